@@ -110,27 +110,41 @@ store_int32 = _storer("int32")
 store_byte = _storer("int8")
 store_double = _storer("float64")
 store_float = _storer("float32")
+
+
+@helper
+def load_number(address, size):
+    """A float of so many bytes, 8 or 4."""
+    return load_double(address) if size == 8 else float(load_float(address))
+
+
+@helper
+def store_number(address, size, number):
+    """The same, written."""
+    if size == 8:
+        store_double(address, number)
+    else:
+        store_float(address, number)
+
+
 int_at = _loader("int64", index=["int64"])
 double_at = _loader("float64", index=["int64"])
 float_at = _loader("float32", index=["int64"])
-set_int_at = _storer("int64", index=["int64"])
+set_double_at = _storer("float64", index=["int64"])
+set_float_at = _storer("float32", index=["int64"])
 
 
 @intrinsic
-def set_words(typingctx, address, words):
-    """``set_words(address, (k, x, l, y, ...))``: `set_int_at` of x as word k, of y as word l, ..."""
+def set_int_at(typingctx, address, *words):
+    """``set_int_at(address, k, x, l, y, ...)``: word k from an address on becomes x, word l becomes y, ..."""
 
     def codegen(context, builder, signature, args):
-        items = [context.cast(builder, builder.extract_value(args[1], k), ty, numba.types.int64) for k, ty in enumerate(words)]
+        items = [builder.extract_value(args[1], k) for k in range(len(words))]
         for index, value in zip(items[::2], items[1::2]):
             builder.store(value, _pointer(builder, "int64", (args[0], index)))
         return context.get_dummy_value()
 
-    return numba.types.void(numba.types.int64, words), codegen
-
-
-set_double_at = _storer("float64", index=["int64"])
-set_float_at = _storer("float32", index=["int64"])
+    return numba.types.void(numba.types.int64, numba.types.StarArgUniTuple(numba.types.int64, len(words))), codegen
 
 
 @intrinsic

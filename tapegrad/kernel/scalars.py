@@ -10,19 +10,7 @@ folded, so that the derivative of ``3 * x`` is the number 3, as if Python had mu
 """
 
 from ..codegen.compile import compiled, helper
-from ..codegen.memory import (
-    call4_int,
-    double_at,
-    int_at,
-    load_byte,
-    load_int,
-    load_int32,
-    set_double_at,
-    set_int_at,
-    store_byte,
-    store_double,
-    store_int32,
-)
+from ..codegen.memory import call4_int, double_at, int_at, load_byte, load_int32, set_double_at, set_int_at, store_byte, store_int32
 from ..interpreter import program as P
 from ..interpreter.calls import SIZE, operand_slot
 from ..tape.layout import ARRAY_LEAF, CONSTANT, FIRST_ARRAY, OFFSET_AT, SCALAR_LEAF
@@ -106,7 +94,7 @@ def _appended(words, op, a, b, constant):
     store_int32(record + 4, a)
     store_int32(record + 8, b)
     store_int32(record + OFFSET_AT, load_int32(int_at(words, RECORDS) + SIZE * int_at(words, AT) + OFFSET_AT))
-    store_double(record + CONSTANT, constant)
+    set_double_at(record + CONSTANT, 0, constant)
     set_int_at(words, COUNT, slot + 1)
     return slot
 
@@ -177,7 +165,7 @@ def _written(words):
         t, own = load_int32(int_at(words, TEMPLATES) + 4 * code), record + CONSTANT
         if t == 0:
             table = int_at(words, CHOSEN)
-            entry = table + 8 * ENTRY * _entry(table, code, load_int(record + CONSTANT))
+            entry = table + 8 * ENTRY * _entry(table, code, int_at(record + CONSTANT, 0))
             t, own = int_at(entry, 2), int_at(words, OWN) + 8 * int_at(entry, 3)
             if t == 0:
                 return ASKS

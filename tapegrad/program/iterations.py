@@ -22,18 +22,7 @@ algorithms for optimal online checkpointing. SIAM J. Sci. Comput. 32 (2010) 836-
 """
 
 from ..codegen.compile import compiled, helper
-from ..codegen.memory import (
-    allocate,
-    c_function,
-    call6_int,
-    copy_bytes,
-    double_at,
-    int_at,
-    release,
-    set_double_at,
-    set_int_at,
-    set_words,
-)
+from ..codegen.memory import allocate, c_function, call6_int, copy_bytes, double_at, int_at, release, set_double_at, set_int_at
 from ..codegen.python_api import ensure_interpreter, raise_in, release_interpreter, thread_ident
 from ..rules.loops import CAPTURED, CAPTURED_BAR, ELEMENT, ELEMENT_BAR, HEAD, RESULT, RESULT_BAR
 from . import stretch as R
@@ -80,15 +69,15 @@ def prepare(p, loop, table, paths, longest, captured, xs):
     rows = p + 8 * R.RUN_WORDS
     blocks = rows + 16 * carry
     room = blocks + 16 * paths
-    set_words(p, (R.T_PATHS, paths, R.T_TABLE, int_at(table, 1), R.T_RECENT, 0, R.T_WIDTH, 8 * carry,
-                  R.T_ROWS, rows, R.T_BLOCKS, blocks, R.T_SCRATCH, room))  # fmt: skip
+    set_int_at(p, R.T_PATHS, paths, R.T_TABLE, int_at(table, 1), R.T_RECENT, 0, R.T_WIDTH, 8 * carry,
+                  R.T_ROWS, rows, R.T_BLOCKS, blocks, R.T_SCRATCH, room)  # fmt: skip
     for k in range(R.BASES):
         place(p, k, 0, 0)
     place(p, CAPTURED, captured, 0)
     place(p, CAPTURED_BAR, room + 8 * longest, 0)
     place(p, ELEMENT, xs, 0)
     reverse = int_at(loop, S_REVERSE) != 0
-    set_words(p, (R.T_FIRST, int_at(loop, S_ROWS) - 1 if reverse else 0, R.T_STEP, -1 if reverse else 1))
+    set_int_at(p, R.T_FIRST, int_at(loop, S_ROWS) - 1 if reverse else 0, R.T_STEP, -1 if reverse else 1)
 
 
 @helper
@@ -107,8 +96,8 @@ def _from(p, iteration, carry, capacity, stride, dense, store, log):
     """Let a run begin with a carry before this iteration; what it keeps goes to `store` and `log`: every `stride`-th, and all from `dense` on (-1: never)."""
     width = int_at(p, R.T_WIDTH)
     copy_bytes(int_at(p, R.T_ROWS) + (iteration & 1) * width, carry, width)
-    set_words(p, (R.T_ITERATION, iteration, R.T_BEGIN, iteration, R.T_CAPACITY, capacity, R.T_LOGGED, capacity, R.T_KEPT, 0, R.T_STRIDE, stride,
-                  R.T_STORE, store, R.T_LOG, log, R.T_DENSE, R.NEVER if dense < 0 else dense, R.T_FROM, max(dense, 0)))  # fmt: skip
+    set_int_at(p, R.T_ITERATION, iteration, R.T_BEGIN, iteration, R.T_CAPACITY, capacity, R.T_LOGGED, capacity, R.T_KEPT, 0, R.T_STRIDE, stride,
+                  R.T_STORE, store, R.T_LOG, log, R.T_DENSE, R.NEVER if dense < 0 else dense, R.T_FROM, max(dense, 0))  # fmt: skip
 
 
 @compiled("int64(int64, int64)")

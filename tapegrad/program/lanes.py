@@ -8,7 +8,7 @@ A chunk that meets a path which is not known ends there; the others go on, and i
 """
 
 from ..codegen.compile import compiled, helper
-from ..codegen.memory import allocate, c_function, double_at, int_at, release, set_double_at, set_int_at, set_words, store_double
+from ..codegen.memory import allocate, c_function, double_at, int_at, release, set_double_at, set_int_at, store_double
 from ..rules.loops import ELEMENT_BAR, HEAD, RESULT_BAR
 from . import iterations as T
 from . import stretch as R
@@ -84,7 +84,7 @@ def chunk(job, _, __, k):
         set_int_at(state, 1, _back(job, loop, k, iteration, last))
     elif iteration < last:
         iteration, why = _forward(job, loop, iteration, last)
-        set_words(state, (0, iteration, 1, why))
+        set_int_at(state, 0, iteration, 1, why)
 
 
 @compiled("void(int64)")
@@ -93,7 +93,7 @@ def begin_job(job):
     loop = int_at(job, 0)
     for k in range(int_at(loop, T.S_CHUNKS)):
         state = job + 8 * (J_STATES + STATE * k)
-        set_words(state, (0, _first(loop, k), 1, R.MORE))
+        set_int_at(state, 0, _first(loop, k), 1, R.MORE)
 
 
 @compiled("int64(int64)")
@@ -119,8 +119,8 @@ def _job(loop, generation, captured, xs, z, seeds, result):
     words = J_STATES + STATE * chunks
     job = allocate(8 * (words + (chunks * captures if seeds != 0 else 0)))
     if job != 0:
-        set_words(job, (J_LOOP, loop, J_GENERATION, generation, J_CAPTURED, captured, J_XS, xs,
-                        J_Z, z, J_SEEDS, seeds, J_RESULT, result, J_SUMS, job + 8 * words))  # fmt: skip
+        set_int_at(job, J_LOOP, loop, J_GENERATION, generation, J_CAPTURED, captured, J_XS, xs,
+                        J_Z, z, J_SEEDS, seeds, J_RESULT, result, J_SUMS, job + 8 * words)  # fmt: skip
         begin_job(job)
     return job
 

@@ -8,7 +8,7 @@ host function, the rule of a custom primitive), or a result that does not lie in
 import numpy as np
 
 from ..codegen.compile import compiled, helper, plain_address
-from ..codegen.memory import copy_bytes, double_at, int_at, load_float, set_words
+from ..codegen.memory import copy_bytes, int_at, load_number, set_int_at
 from ..interpreter.native import data_address
 from ..tape.meta import SCALAR
 from . import walk as W
@@ -33,7 +33,7 @@ def _has(words, infinities):
             at += rest % int_at(axis, 0) * int_at(axis, 1)
             rest //= int_at(axis, 0)
         for _ in range(int_at(last, 0)):
-            number = double_at(at, 0) if size == 8 else load_float(at)
+            number = load_number(at, size)
             if number != number or infinities and number - number != 0.0:
                 return True
             at += int_at(last, 1)
@@ -44,7 +44,7 @@ def _has(words, infinities):
 def code(inputs, outputs, block):
     """The machine code of all replays."""
     p = int_at(block, R_PARAMETERS)
-    set_words(p, (W.P_INPUTS, inputs, W.P_BACKWARD, int_at(block, R_BACKWARD)))
+    set_int_at(p, W.P_INPUTS, inputs, W.P_BACKWARD, int_at(block, R_BACKWARD))
     why = replay(p)
     if why == W.AT_GUARD:
         return int_at(p, W.P_STOPPED)

@@ -6,18 +6,7 @@ by the iterations themselves.
 """
 
 from ..codegen.compile import compiled, helper
-from ..codegen.memory import (
-    call3_int,
-    call4_int,
-    copy_bytes,
-    double_at,
-    int_at,
-    load_byte,
-    set_double_at,
-    set_int_at,
-    set_words,
-    store_byte,
-)
+from ..codegen.memory import call3_int, call4_int, copy_bytes, double_at, int_at, load_byte, set_double_at, set_int_at, store_byte
 from ..rules.loops import CAPTURED_BAR, CARRY, CARRY_BAR, NEXT, NEXT_BAR, ROW_NUMBER
 from .executable import X_CODE, give_back, taken
 from .status import FINE
@@ -107,7 +96,7 @@ def iterations(p, words, block, count):
 @helper
 def place(p, base, address, step):
     """Let a base begin somewhere, and go on by so many bytes (of the number of a row: rows) from iteration to iteration."""
-    set_words(p, (T_BASES + base, address, T_STEPS + base, step))
+    set_int_at(p, T_BASES + base, address, T_STEPS + base, step)
 
 
 @helper
@@ -123,7 +112,7 @@ def hold(p):
     table, blocks = int_at(p, T_TABLE), int_at(p, T_BLOCKS)
     for k in range(int_at(p, T_PATHS)):
         block, mine = taken(int_at(int_at(table, k), P_EXECUTABLE))
-        set_words(blocks, (2 * k, block, 2 * k + 1, mine))
+        set_int_at(blocks, 2 * k, block, 2 * k + 1, mine)
 
 
 @helper
@@ -152,7 +141,7 @@ def _keep(p, iteration, row, width):
             copy_bytes(store + k * width, store + 2 * k * width, width)
         kept = (kept + 1) // 2
         stride *= 2
-        set_words(p, (T_STRIDE, stride, T_KEPT, kept))
+        set_int_at(p, T_STRIDE, stride, T_KEPT, kept)
         if iteration != kept * stride:
             return 0
     store += kept * width
@@ -237,7 +226,7 @@ def advance(p):
             why = STOPPED
             break
     let_go(p)
-    set_words(p, (T_ITERATION, iteration, T_RECENT, recent))
+    set_int_at(p, T_ITERATION, iteration, T_RECENT, recent)
     return why
 
 

@@ -25,7 +25,6 @@ from ..codegen.memory import (
     new_block,
     set_double_at,
     set_int_at,
-    set_words,
 )
 from ..interpreter.calls import SIZE
 from ..interpreter.program import KEPT_AT, REGISTERS_AT, W_ADJOINT, W_RECORDS, W_RUN, W_SCRATCH, W_SLOTS, WORDS
@@ -108,7 +107,7 @@ def forward(p):
                 set_double_at(target, k, double_at(int_at(at, 3 + k), 0))
             at += 24 + 8 * count
         elif code == HOST:
-            set_words(p, (P_STOPPED, int_at(at, 1), P_AT, (at + 16 - stream) // 8))
+            set_int_at(p, P_STOPPED, int_at(at, 1), P_AT, (at + 16 - stream) // 8)
             return AT_HOST
         else:
             return DONE
