@@ -12,9 +12,7 @@ from ..common.errors import InternalError
 from ..rules import lang as L
 from .library import COMPOSED, INTRINSICS, LIBM, SPECIAL
 
-F64, F32, I1, I8, I32, I64 = (
-    ir.DoubleType(), ir.FloatType(), ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64),
-)
+F64, F32, I1, I8, I32, I64 = (ir.DoubleType(), ir.FloatType(), ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64))
 PTR = I8.as_pointer()
 
 #: dtype character -> LLVM type in memory.

@@ -11,22 +11,8 @@ writes.
 
 import math
 
-import numpy as np
-
 from .compile import compiled, helper
-from .memory import (
-    allocate,
-    c_function,
-    load_double,
-    load_float,
-    load_int,
-    load_int32,
-    release,
-    store_double,
-    store_float,
-    store_int,
-    store_int32,
-)
+from .memory import allocate, c_function, int_at, load_int32, load_number, release, set_int_at, store_int32, store_number
 from .python_api import raise_later
 
 #: In `data`: bytes of an element, not 0; a NaN; the letter that says what is wanted; addresses of the routine and of `MemoryError`; a zero.
@@ -43,7 +29,7 @@ def _copy(target, down, right, source, source_down, source_right, rows, columns,
         for i in range(rows):
             to, at = target + i * down + j * right, source + i * source_down + j * source_right
             if size == 8:
-                store_int(to, load_int(at))
+                set_int_at(to, 0, int_at(at, 0))
             else:
                 store_int32(to, load_int32(at))
 
@@ -51,17 +37,17 @@ def _copy(target, down, right, source, source_down, source_right, rows, columns,
 @helper
 def _take(target, args, steps, core, k, member, rows, columns, size):
     """A matrix of operand `k` to an address, in Fortran's order; its core strides are at `core`."""
-    source = load_int(args + 8 * k) + member * load_int(steps + 8 * k)
-    _copy(target, size, size * rows, source, load_int(core), load_int(core + 8), rows, columns, size)
+    source = int_at(args, k) + member * int_at(steps, k)
+    _copy(target, size, size * rows, source, int_at(core, 0), int_at(core, 1), rows, columns, size)
 
 
 @helper
 def _give(source, args, steps, core, k, member, rows, columns, data, info):
     """A matrix in Fortran's order into operand `k`, or NaN if there is no answer; `source`: its address, and what a column takes."""
-    size, failed = load_int(data), load_int32(info) != 0
-    target, right = load_int(args + 8 * k) + member * load_int(steps + 8 * k), load_int(core + 8) if columns > 1 else 0
+    size, failed = int_at(data, 0), load_int32(info) != 0
+    target, right = int_at(args, k) + member * int_at(steps, k), int_at(core, 1) if columns > 1 else 0
     start, down, along = (data + NAN, 0, 0) if failed else (source, size, size * rows)
-    _copy(target, load_int(core), right, start, down, along, rows, columns, size)
+    _copy(target, int_at(core, 0), right, start, down, along, rows, columns, size)
 
 
 @helper
@@ -69,24 +55,24 @@ def _info(numbers, offset, data):
     """Where a routine says whether there is an answer; if there is no memory for its numbers, a word that says that there is none."""
     if numbers != 0:
         return numbers + offset
-    raise_later(load_int(data + NO_MEMORY))
+    raise_later(int_at(data + NO_MEMORY, 0))
     return data
 
 
 @compiled("void(int64, int64, int64, int64)")
 def solve(args, dims, steps, data):
     """Solutions of ``A @ X = B``."""
-    size, m, n, core = load_int(data), load_int(dims + 8), load_int(dims + 16), steps + 24
+    size, m, n, core = int_at(data, 0), int_at(dims, 1), int_at(dims, 2), steps + 24
     numbers = allocate(24 + 8 * m + size * m * (m + n))
     info, pivots, a = _info(numbers, 16, data), numbers + 24, numbers + 24 + 8 * m
     b = a + size * m * m
-    for k in range(load_int(dims)):
+    for k in range(int_at(dims, 0)):
         if numbers != 0:
             store_int32(numbers, m)
             store_int32(numbers + 8, n)
             _take(a, args, steps, core, 0, k, m, m, size)
             _take(b, args, steps, core + 16, 1, k, m, n, size)
-            call8(load_int(data + ROUTINE), numbers, numbers + 8, a, numbers, pivots, b, numbers, info)
+            call8(int_at(data + ROUTINE, 0), numbers, numbers + 8, a, numbers, pivots, b, numbers, info)
         _give(b, args, steps, core + 32, 2, k, m, n, data, info)
     release(numbers)
 
@@ -94,43 +80,40 @@ def solve(args, dims, steps, data):
 @compiled("void(int64, int64, int64, int64)")
 def determinant(args, dims, steps, data):
     """Determinants, or the logarithms of their absolute values."""
-    size, m = load_int(data), load_int(dims + 8)
+    size, m = int_at(data, 0), int_at(dims, 1)
     numbers = allocate(16 + 8 * m + size * m * m)
     info, pivots, a = _info(numbers, 8, data), numbers + 16, numbers + 16 + 8 * m
-    for k in range(load_int(dims)):
+    for k in range(int_at(dims, 0)):
         sign, logarithm = math.nan, 0.0
         if numbers != 0:
             store_int32(numbers, m)
             _take(a, args, steps, steps + 16, 0, k, m, m, size)
-            call6(load_int(data + ROUTINE), numbers, numbers, a, numbers, pivots, info)
+            call6(int_at(data + ROUTINE, 0), numbers, numbers, a, numbers, pivots, info)
             sign, logarithm = (0.0, -math.inf) if load_int32(info) != 0 else (1.0, 0.0)
         if sign == 1.0:
             for i in range(m):
                 at = a + size * i * (m + 1)
-                x = load_double(at) if size == 8 else float(load_float(at))
+                x = load_number(at, size)
                 if (load_int32(pivots + 4 * i) != i + 1) != (x < 0.0):
                     sign = -sign
                 logarithm += math.log(abs(x))
-        target = load_int(args + 8) + k * load_int(steps + 8)
-        result = logarithm if load_int(data + JOB) == LOWER and sign == sign else sign * math.exp(logarithm)
-        if size == 8:
-            store_double(target, result)
-        else:
-            store_float(target, np.float32(result))
+        target = int_at(args, 1) + k * int_at(steps, 1)
+        result = logarithm if int_at(data + JOB, 0) == LOWER and sign == sign else sign * math.exp(logarithm)
+        store_number(target, size, result)
     release(numbers)
 
 
 @compiled("void(int64, int64, int64, int64)")
 def cholesky(args, dims, steps, data):
     """Lower triangular factors of positive definite matrices."""
-    size, m = load_int(data), load_int(dims + 8)
+    size, m = int_at(data, 0), int_at(dims, 1)
     numbers = allocate(16 + size * m * m)
     info, a = _info(numbers, 8, data), numbers + 16
-    for k in range(load_int(dims)):
+    for k in range(int_at(dims, 0)):
         if numbers != 0:
             store_int32(numbers, m)
             _take(a, args, steps, steps + 16, 0, k, m, m, size)
-            call5(load_int(data + ROUTINE), data + JOB, numbers, a, numbers, info)
+            call5(int_at(data + ROUTINE, 0), data + JOB, numbers, a, numbers, info)
             for j in range(m):
                 for i in range(j):
                     _copy(a + size * (i + j * m), 0, 0, data + ZERO, 0, 0, 1, 1, size)
@@ -141,7 +124,7 @@ def cholesky(args, dims, steps, data):
 @compiled("void(int64, int64, int64, int64)")
 def svd(args, dims, steps, data):
     """Reduced singular value decompositions U, s, Vh."""
-    size, m, n, p = load_int(data), load_int(dims + 8), load_int(dims + 16), min(load_int(dims + 8), load_int(dims + 16))
+    size, m, n, p = int_at(data, 0), int_at(dims, 1), int_at(dims, 2), min(int_at(dims, 1), int_at(dims, 2))
     numbers, work = allocate(40 + 64 * p + size * (m * n + m * p + p + p * n)), allocate(8)
     info, a = numbers + 32, numbers + 40 + 64 * p
     u, s, vh = a + size * m * n, a + size * m * (n + p), a + size * (m * (n + p) + p)
@@ -151,25 +134,25 @@ def svd(args, dims, steps, data):
         store_int32(numbers + 16, p)
         # First it is asked how much memory it wants.
         store_int32(numbers + 24, -1)
-    for k in range(-1, load_int(dims)):
+    for k in range(-1, int_at(dims, 0)):
         unbounded = 0.0
         if numbers == 0 or work == 0:
             unbounded, info = math.nan, _info(0, 0, data)
         elif k >= 0:
             _take(a, args, steps, steps + 32, 0, k, m, n, size)
             for i in range(m * n):
-                x = load_double(a + size * i) if size == 8 else float(load_float(a + size * i))
+                x = load_number(a + size * i, size)
                 unbounded += x - x
         if info != data:
             store_int32(info, 1)
         if unbounded == 0.0:
             # With an infinity it may never end.
             call14(
-                load_int(data + ROUTINE), data + JOB, numbers, numbers + 8, a, numbers, s, u, numbers, vh, numbers + 16, work, numbers + 24,
+                int_at(data + ROUTINE, 0), data + JOB, numbers, numbers + 8, a, numbers, s, u, numbers, vh, numbers + 16, work, numbers + 24,
                 numbers + 40, info,
             )
         if k < 0 and info != data:
-            store_int32(numbers + 24, int(load_double(work) if size == 8 else load_float(work)))
+            store_int32(numbers + 24, int(load_number(work, size)))
             release(work)
             work = allocate(size * load_int32(numbers + 24))
         elif k >= 0:

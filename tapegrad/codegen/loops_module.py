@@ -32,9 +32,7 @@ def _inner(module, spec):
     nargs, nin = len(spec.pattern), len(spec.inputs)
     chars = spec.inputs + spec.outputs
     strided = [k for k in range(nargs) if spec.pattern[k] == "s"]
-    function = ir.Function(
-        module, ir.FunctionType(ir.VoidType(), [PTR] * nargs + [I64] + [I64] * len(strided)), "inner"
-    )
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [PTR] * nargs + [I64] + [I64] * len(strided)), "inner")
     function.linkage = "internal"
     function.attributes.add("noinline")
     for k in range(nargs):

@@ -110,12 +110,41 @@ store_int32 = _storer("int32")
 store_byte = _storer("int8")
 store_double = _storer("float64")
 store_float = _storer("float32")
+
+
+@helper
+def load_number(address, size):
+    """A float of so many bytes, 8 or 4."""
+    return load_double(address) if size == 8 else float(load_float(address))
+
+
+@helper
+def store_number(address, size, number):
+    """The same, written."""
+    if size == 8:
+        store_double(address, number)
+    else:
+        store_float(address, number)
+
+
 int_at = _loader("int64", index=["int64"])
 double_at = _loader("float64", index=["int64"])
 float_at = _loader("float32", index=["int64"])
-set_int_at = _storer("int64", index=["int64"])
 set_double_at = _storer("float64", index=["int64"])
 set_float_at = _storer("float32", index=["int64"])
+
+
+@intrinsic
+def set_int_at(typingctx, address, *words):
+    """``set_int_at(address, k, x, l, y, ...)``: word k from an address on becomes x, word l becomes y, ..."""
+
+    def codegen(context, builder, signature, args):
+        items = [builder.extract_value(args[1], k) for k in range(len(words))]
+        for index, value in zip(items[::2], items[1::2]):
+            builder.store(value, _pointer(builder, "int64", (args[0], index)))
+        return context.get_dummy_value()
+
+    return numba.types.void(numba.types.int64, numba.types.StarArgUniTuple(numba.types.int64, len(words))), codegen
 
 
 @intrinsic
@@ -229,9 +258,7 @@ def free_block(kept, block):
 #: Words that a round takes.
 LANES = 128
 #: The primes of XXH64, as signed numbers.
-P1, P2, P3, P4 = (
-    p - (p >> 63 << 64) for p in (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63)
-)
+P1, P2, P3, P4 = (p - (p >> 63 << 64) for p in (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63))
 
 
 @helper

@@ -89,9 +89,7 @@ class Switch:
         self.leaf(op)
 
         record = self.record(self.i)
-        self.slots = {
-            name: b.zext(b.load(self.field(record, offset, I32)), I64) for name, offset in zip("xy", OPERANDS)
-        }
+        self.slots = {name: b.zext(b.load(self.field(record, offset, I32)), I64) for name, offset in zip("xy", OPERANDS)}
         self.enter()
         switch = b.switch(op, self.out)
         for row in scalar_rows(self.special):

@@ -30,6 +30,7 @@ from .memory import (
     call4,
     load_int,
     set_free,
+    set_int_at,
     store_int,
     yield_processor,
 )
@@ -102,8 +103,7 @@ def _spread(chunk, inputs, outputs, workspace, count):
         _cond_init(state + _WOKEN, 0)
     while made < most:
         thread = state + _NUMBERS + 16 * made
-        store_int(thread, state)
-        store_int(thread + 8, made)
+        set_int_at(thread, 0, state, 1, made)
         if _create(state + _HANDLE, 0, load_int(state + _HELP), thread) != 0:
             break
         made += 1

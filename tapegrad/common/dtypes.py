@@ -82,9 +82,7 @@ def readable(array):
     Files of other machines have the bytes of a number in the other order, and fields of packed
     records lie at addresses that are no multiples of their size: NumPy copies both before it calls its loops.
     """
-    if array.dtype.isnative and array.flags.aligned:
-        return array
-    return array.astype(array.dtype.newbyteorder("="))
+    return array if array.dtype.isnative and array.flags.aligned else array.astype(array.dtype.newbyteorder("="))
 
 
 def in_another_order(array):

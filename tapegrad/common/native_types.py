@@ -75,22 +75,17 @@ def made(name, base, size, slots, flags=0, members=(), value=None, doc=None):
     -------
     type
     """
-    slots = dict(slots)
+    tables = {}
     if members:
-        table = (_Member * (len(members) + 1))(*[_Member(n.encode(), kind, offset, int(fixed)) for n, kind, offset, fixed in members])
-        slots["members"] = ctypes.addressof(table)
-        _KEPT.append(table)
+        tables["members"] = (_Member * (len(members) + 1))(*[_Member(n.encode(), kind, offset, int(fixed)) for n, kind, offset, fixed in members])
     if value is not None:
-        properties = (_Property * 2)(_Property(value[0].encode(), *value[1:]))
-        slots["properties"] = ctypes.addressof(properties)
-        _KEPT.append(properties)
+        tables["properties"] = (_Property * 2)(_Property(value[0].encode(), *value[1:]))
     if doc is not None:
-        text = ctypes.create_string_buffer(doc.encode())
-        slots["doc"] = ctypes.addressof(text)
-        _KEPT.append(text)
+        tables["doc"] = ctypes.create_string_buffer(doc.encode())
+    slots = slots | {name: ctypes.addressof(table) for name, table in tables.items()}
     described = (_Slot * (len(slots) + 1))(*[_Slot(_SLOTS[slot], address) for slot, address in slots.items()])
     spec = _Spec(name.encode(), size, 0, _BASE_TYPE | flags, described)
-    _KEPT.extend((described, spec))
+    _KEPT.extend((*tables.values(), described, spec))
     return _from_spec(ctypes.byref(spec), (base,))
 
 

@@ -225,6 +225,19 @@ def alike(one, other):
     return same and one._exact == other._exact and len(one.parts) == len(other.parts) and all(map(alike, one.parts, other.parts))
 
 
+def beside(structure, thing):
+    """The parts of `thing` that stand where those of a structure are, a list perhaps for a tuple; None if it is another container."""
+    kind, keys = structure.kind, structure.keys
+    if kind is dict:
+        return [thing[key] for key in keys] if isinstance(thing, dict) and thing.keys() == {*keys} else None
+    if kind in (list, tuple) or hasattr(kind, "_fields"):
+        return thing if isinstance(thing, (list, tuple)) and len(thing) == len(keys) else None
+    if type(thing) is not kind:
+        return None
+    parts, held = REGISTERED[kind][0](thing) if kind in REGISTERED else ([getattr(thing, key) for key in keys], None)
+    return parts if held == structure.held and len(parts) == len(keys) else None
+
+
 def rearranged(leaves, found, structure):
     """Leaves of a container of structure `found` as `structure` has them; None if these differ in more than the order of keys."""
     if found == structure:

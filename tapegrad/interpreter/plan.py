@@ -62,6 +62,10 @@ class Steps(Planner):
         """The value of operand `k` (-1: the result), kept only if it is read."""
         return OperandValue(self, k, self.metas[k] if k >= 0 else self.out)
 
+    def contributions(self, row, wanted, attrs):
+        """What a row's rule adds to the adjoints of the operands in these places, from its seed."""
+        return row.contributions(self.seed(), [*map(self.operand, range(len(self.metas)))], self.operand(-1), wanted, attrs)
+
     def saved_atom(self, k):
         """The window of the saved value of operand `k` (-1: the result), which the tape keeps from now on."""
         atom = self._saved_atoms.get(k)
@@ -385,13 +389,10 @@ class Signature(Registered):
     def _plan(self, planner):
         """Trace the row's rule into the steps of the program."""
         row, attrs, metas, mask, slots = self.row, self.attrs, self.metas, self.mask, self.slots
-        operands = [planner.operand(k) for k in range(len(metas))]
-        result = planner.operand(-1)
-        g = planner.seed()
         kwargs = dict(attrs)
         if row.dynamic:
             kwargs[row.dynamic] = Steps.DYNAMIC
-        contributions = row.contributions(g, operands, result, [s for s, m in zip(slots, mask) if m], kwargs)
+        contributions = planner.contributions(row, [s for s, m in zip(slots, mask) if m], kwargs)
         active = [c if m else None for c, m in zip(contributions, mask)]
         planner.deliver(active, [metas[s] for s in slots])
 

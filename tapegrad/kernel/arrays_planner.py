@@ -147,9 +147,7 @@ def _combined(how, total, x):
     """One more element of a reduction, as NumPy does it."""
     if how == "add":
         return total + x
-    if how == "mul":
-        return total * x
-    return L.Expr("maximum" if how == "max" else "minimum", (total, x))
+    return total * x if how == "mul" else L.Expr("maximum" if how == "max" else "minimum", (total, x))
 
 
 class LoopPlanner(MatrixProducts, Planner):
@@ -464,9 +462,9 @@ class LoopPlanner(MatrixProducts, Planner):
             atom = Atom(atom.reg, 0, sym.shape, (0,) * sym.ndim, atom.char)
         self.loop([sym.expr], [atom], sym.shape, [None])
 
-    def demand(self, condition, early=True):
-        """A guard that a condition holds in every element, tested before going on if `early`."""
-        self.demand_zero(L.select(condition, 0.0, 1.0), early)
+    def demand(self, condition):
+        """A guard that a condition holds in every element, tested before going on."""
+        self.demand_zero(L.select(condition, 0.0, 1.0), True)
 
     def demanded(self, done):
         self.demand(L.eq(done, 1.0))

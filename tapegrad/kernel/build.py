@@ -253,9 +253,7 @@ class Builder:
 
     def expression(self, what):
         """A described scalar as an expression."""
-        if type(what) is Number:
-            return L.Expr("const", (what.value,))
-        return L.arg(self.value(what))
+        return L.Expr("const", (what.value,)) if type(what) is Number else L.arg(self.value(what))
 
     def value(self, what):
         """A described operand as a Value or ArrayRef; loads go where they are made least often."""

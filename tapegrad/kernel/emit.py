@@ -34,7 +34,7 @@ from ..rules import lang as L
 from ..rules.loops import CAPTURED_BAR, PARTNER, ROW_NUMBER
 from . import ir as K
 from .cut import buffers, costs, cut
-from .emit_piece import NONE, POINTER, Shared, const, loop_names
+from .emit_piece import NONE, POINTER, Shared, const, loop_names, repeat
 from .plan import plan
 from .spreading import spread
 
@@ -280,7 +280,7 @@ def emit_iterations(module, kernel, path):
             b.store(_address(b, bases, *place), b.gep(table, [const(k)], source_etype=I64))
     for (*place, nbytes), source in zip(path.constants, sources):
         target = b.inttoptr(_address(b, bases, *place), POINTER)
-        _each(b, nbytes // 8, lambda b, k, target=target, source=source: b.store(_number(b, source, k)[1], _number(b, target, k)[0]))
+        _each(b, nbytes // 8, lambda k, target=target, source=source: [b.store(_number(b, source, k)[1], _number(b, target, k)[0])])
     status = b.call(kernel, [*tables, workspace])
     b.cbranch(b.icmp_signed("==", status, const(FINE)), fine, end)
     begin, ended = first, b.block
@@ -288,7 +288,7 @@ def emit_iterations(module, kernel, path):
     b.position_at_end(fine)
     for offset, of_sum, length in path.sums:
         ends = (b.gep(place, [const(at)], source_etype=I8) for place, at in ((totals, of_sum), (part, offset)))
-        _each(b, length, lambda b, k, ends=tuple(ends): _sum(b, *ends, k))
+        _each(b, length, lambda k, ends=tuple(ends): _sum(b, *ends, k))
     following = b.add(done, const(1))
     afterwards = [b.add(bases[PARTNER.get(base, base)], step) for base, step in zip(used, steps)]
     for phi, start, after in zip((done, *places), (const(0), *begins), (following, *afterwards)):
@@ -323,20 +323,10 @@ def _number(b, numbers, k):
 
 def _sum(b, totals, part, k):
     place, total = _number(b, totals, k)
-    b.store(b.fadd(total, _number(b, part, k)[1]), place)
+    return [b.store(b.fadd(total, _number(b, part, k)[1]), place)]
 
 
 def _each(b, length, body):
-    """``body(b, k)`` for each `k` below a length, as a loop."""
-    if not length:
-        return
-    before, head, after = b.block, b.function.append_basic_block("each"), b.function.append_basic_block("after")
-    b.branch(head)
-    b.position_at_end(head)
-    k = b.phi(I64)
-    body(b, k)
-    following = b.add(k, const(1))
-    k.add_incoming(const(0), before)
-    k.add_incoming(following, head)
-    b.cbranch(b.icmp_signed("<", following, const(length)), head, after)
-    b.position_at_end(after)
+    """What ``body(k)`` emits, for each `k` below a length."""
+    if length:
+        repeat(b, const(0), const(length), (), body)

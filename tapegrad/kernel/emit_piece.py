@@ -92,6 +92,25 @@ def const(value):
     return ir.Constant(I64, value)
 
 
+def repeat(b, first, last, begins, body):
+    """Emit a loop from `first` on to before `last`, which is tested at its end; the builder stands behind it then.
+
+    ``body(counter, *carried)`` emits an iteration and gives what is carried to the next one.  Returns the branch back, and that.
+    """
+    before, head, after = b.block, b.function.append_basic_block("loop"), b.function.append_basic_block("after")
+    b.branch(head)
+    b.position_at_end(head)
+    phis = [b.phi(begin.type) for begin in (first, *begins)]
+    carried = body(*phis)
+    following = b.add(phis[0], const(1), flags=("nuw", "nsw"))
+    for phi, begin, value in zip(phis, (first, *begins), (following, *carried)):
+        phi.add_incoming(begin, before)
+        phi.add_incoming(value, b.block)
+    again = b.cbranch(b.icmp_signed("<", following, last), head, after)
+    b.position_at_end(after)
+    return again, carried
+
+
 class Shared:
     """What the pieces of one module share.
 
@@ -106,7 +125,7 @@ class Shared:
         self.tables, self._tags, self._addresses = {}, {}, {}
         self._root = module.add_metadata(["tapegrad kernel"])
         self.nothing = module.add_metadata([])
-        self.count = self.loops = 0
+        self.loops = 0
         self.large = size > _SMALL
         self.always = ("contract", "reassoc") if options.fastmath else ()
         self.reordered = reordered_nodes([c for s in K.walk(program.body) if isinstance(s, K.Loop) for c in s.carries])
@@ -147,10 +166,6 @@ class Shared:
         """A function that is no part of the code."""
         define(name, address)
         return self.module.globals.get(name) or ir.Function(self.module, ir.FunctionType(result, arguments), name)
-
-    def new_name(self):
-        self.count += 1
-        return f"piece{self.count}"
 
     def call(self, b, piece, stop, apart=True):
         """Call a piece, in code of its own if it stands apart; if it ends early, go on at the block `stop`."""
@@ -204,7 +219,7 @@ class PieceEmitter:
 
     def __init__(self, shared, piece, kind=PIECE):
         self.shared, self.piece, self.plan = shared, piece, shared.plan
-        self.function = ir.Function(shared.module, kind, shared.new_name())
+        self.function = ir.Function(shared.module, kind, shared.module.get_unique_name("piece"))
         self.function.linkage = "internal"
         self.inputs, self.outputs, self.workspace = self.function.args[:3]
         self.entry = self.function.append_basic_block("entry")
@@ -418,38 +433,34 @@ class PieceEmitter:
                 self._cross(value)
 
     def _iterations(self, loop, first, last, inits, pieces=()):
-        """The iterations from `first` on to before `last`; the builder stands behind them then."""
-        b = self.b
-        before, head, after = b.block, self.function.append_basic_block("loop"), self.function.append_basic_block("after")
-        b.branch(head)
-        b.position_at_end(head)
-        counter = self.counters[id(loop)] = b.phi(I64)
-        phis = [b.phi(REGISTER[carry.char]) for carry in loop.carries]
-        for phi, begin in zip((counter, *phis), (first, *inits)):
-            phi.add_incoming(begin, before)
-        if pieces and id(loop) in self.plan.slots:
-            self._store(counter, self._word(id(loop)), "words")
-        self.depth += not pieces
-        for carry, phi in zip(loop.carries, phis):
-            self.define(carry, phi)
-        for piece in pieces:
-            self.shared.call(b, piece, self.stop)
+        """The iterations from `first` on to before `last`."""
         vectorised = not pieces and _vectorised(loop)
-        for statement in () if pieces else _loads_first(loop.body) if vectorised else loop.body:
-            self.statement(statement)
-        self.depth -= not pieces
-        following = b.add(counter, const(1), flags=("nuw", "nsw"))
-        carried = [convert(b, self.value(carry.next), carry.next.char, carry.char) for carry in loop.carries]
-        for phi, value in zip((counter, *phis), (following, *carried)):
-            phi.add_incoming(value, b.block)
-        again = b.cbranch(b.icmp_signed("<", following, last), head, after)
+
+        def iteration(counter, *phis):
+            self.counters[id(loop)] = counter
+            if pieces and id(loop) in self.plan.slots:
+                self._store(counter, self._word(id(loop)), "words")
+            self.depth += not pieces
+            for carry, phi in zip(loop.carries, phis):
+                self.define(carry, phi)
+            for piece in pieces:
+                self.shared.call(self.b, piece, self.stop)
+            for statement in () if pieces else _loads_first(loop.body) if vectorised else loop.body:
+                self.statement(statement)
+            self.depth -= not pieces
+            return self._carried(loop)
+
+        again, _ = repeat(self.b, first, last, inits, iteration)
         # A sum waits for the one before it, unless there are several.
         several = any(c.reorder for c in loop.carries)
         if vectorised:
             again.set_metadata("llvm.loop", self.shared.vectorised())
         elif self.shared.large and (loop.ragged or loop.extent > _UNROLLED[several]):
             again.set_metadata("llvm.loop", self.shared.not_unrolled(4 if several else 1))
-        b.position_at_end(after)
+
+    def _carried(self, loop):
+        """What the carries of a loop have become."""
+        return [convert(self.b, self.value(carry.next), carry.next.char, carry.char) for carry in loop.carries]
 
     def _spread(self, item):
         """A loop in chunks, each a call of a function of its own; then what they have added up is added up."""
@@ -460,22 +471,14 @@ class PieceEmitter:
         b.call(spreads, [b.bitcast(chunk, POINTER), *arguments, const(spread.chunks)])
         if not carries:
             return
-        before, head, after = b.block, self.function.append_basic_block("sum"), self.function.append_basic_block("after")
-        b.branch(head)
-        b.position_at_end(head)
-        k, totals = b.phi(I64), [b.phi(REGISTER[c.char]) for c in carries]
-        joined = []
-        for j, (carry, total, operation) in enumerate(zip(carries, totals, spread.operations)):
-            part = self._load(self._part(item, k, j), carry.char, "sums")
-            join = b.and_ if operation == "and" else b.fadd if carry.char in "df" else b.add
-            joined.append(join(total, part))
-        following = b.add(k, const(1), flags=("nuw", "nsw"))
-        for phi, begin, value in zip((k, *totals), (const(0), *inits), (following, *joined)):
-            phi.add_incoming(begin, before)
-            phi.add_incoming(value, head)
-        b.cbranch(b.icmp_signed("<", following, const(spread.chunks)), head, after)
-        b.position_at_end(after)
-        for carry, value in zip(carries, joined):
+
+        def joined(k, *totals):
+            for j, (carry, total, operation) in enumerate(zip(carries, totals, spread.operations)):
+                join = b.and_ if operation == "and" else b.fadd if carry.char in "df" else b.add
+                yield join(total, self._load(self._part(item, k, j), carry.char, "sums"))
+
+        _, sums = repeat(b, const(0), const(spread.chunks), inits, lambda *phis: [*joined(*phis)])
+        for carry, value in zip(carries, sums):
             self.define(carry.next, value)
 
     def _part(self, item, k, j):
@@ -506,7 +509,6 @@ class ChunkEmitter(PieceEmitter):
         last = b.add(first, const(spread.size), flags=("nsw",))
         last = b.select(b.icmp_signed("<", last, const(loop.extent)), last, const(loop.extent))
         self._iterations(loop, first, last, [number(NEUTRAL[o], c.char) for o, c in zip(spread.operations, loop.carries)])
-        for j, carry in enumerate(loop.carries):
-            register = convert(b, self.value(carry.next), carry.next.char, carry.char)
+        for j, register in enumerate(self._carried(loop)):
             self._store(register, self._part(self.item, k, j), "sums")
         b.ret_void()

@@ -23,7 +23,17 @@ walk of liveness down.
 import numpy as np
 
 from ..codegen.array_functions import HIGH, compiled_on_arrays, mix
+from ..codegen.compile import inlined
 from ..tape.layout import FIRST_ARRAY, SCALAR_LEAF
+
+#: The operand that is a template's first instruction.
+OWN_LINES = 6
+
+
+@inlined
+def operand(ref, a, b, i, w, v, constant):
+    """What an operand of a template stands for that is no instruction of its own: a constant, or one of 1 to 5."""
+    return a if ref == 1 else b if ref == 2 else i if ref == 3 else w if ref == 4 else v if ref == 5 else constant
 
 
 @compiled_on_arrays(
@@ -51,27 +61,9 @@ def derive(
                 continue
             base = count
             for k in range(starts[t], starts[t + 1]):
-                for side in range(2):
-                    ref = instructions[k, 1 + side]
-                    if ref == 0:
-                        slot = 0
-                    elif ref == 1:
-                        slot = lefts[i]
-                    elif ref == 2:
-                        slot = rights[i]
-                    elif ref == 3:
-                        slot = i
-                    elif ref == 4:
-                        slot = w
-                    elif ref == 5:
-                        slot = v
-                    else:
-                        slot = base + ref - 6
-                    if side == 0:
-                        lefts[count] = slot
-                    else:
-                        rights[count] = slot
-                where = instructions[k, 3]
+                ref, other, where = instructions[k, 1], instructions[k, 2], instructions[k, 3]
+                lefts[count] = operand(ref, lefts[i], rights[i], i, w, v, 0) if ref < OWN_LINES else base + ref - OWN_LINES
+                rights[count] = operand(other, lefts[i], rights[i], i, w, v, 0) if other < OWN_LINES else base + other - OWN_LINES
                 ops[count] = instructions[k, 0]
                 constants[count] = pool[pools[i] + where] if where >= 0 else literals[k]
                 origins[count] = i
@@ -83,7 +75,7 @@ def derive(
                     continue
                 target = i if forward else lefts[i] if left else rights[i]
                 ref = contributions[k, 1]
-                value = w if ref == 4 else v if ref == 5 else base + ref - 6
+                value = operand(ref, 0, 0, 0, w, v, 0) if ref < OWN_LINES else base + ref - OWN_LINES
                 positive = contributions[k, 2] > 0
                 before = word[lane, target]
                 if before == 0 and positive:

@@ -181,9 +181,7 @@ class TapeKernel(Kernel):
     def value(self, arrays, k):
         """Value `k` of the `arrays` of `answer`."""
         slot, what = self.tape.outputs[k]
-        if not slot:
-            return what
-        return arrays[k].item() if what is SCALAR else normalise(arrays[k])
+        return what if not slot else arrays[k].item() if what is SCALAR else normalise(arrays[k])
 
     def __str__(self):
         what = "values and gradients" if self.gradients else "values"

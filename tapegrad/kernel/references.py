@@ -277,9 +277,7 @@ class References:
             operand = self._carried(refs, owners, ranks, body, level)
             if operand is not None and not (alone and type(operand.init) is Phi):
                 return operand
-        if alone:
-            return Spilled(t, body.fit(ranks, self.tables))
-        return Phi(body, owners, ranks)
+        return Spilled(t, body.fit(ranks, self.tables)) if alone else Phi(body, owners, ranks)
 
     def _reaches(self, t, body, position):
         """Whether the value of `t` can be named in `body` before node `position`."""
@@ -302,10 +300,7 @@ class References:
         if level not in t.body.levels or not self.is_scalar(t):
             return None
         iterations = iterations[rest]
-        if t.body is level.body:
-            before = iterations - 1
-        else:
-            before = np.searchsorted(t.members, level.body.starts[iterations]) - 1
+        before = iterations - 1 if t.body is level.body else np.searchsorted(t.members, level.body.starts[iterations]) - 1
         if (ranks[rest] != before).any():
             return None
         # The first iteration of each execution sees one value.

@@ -10,23 +10,12 @@ folded, so that the derivative of ``3 * x`` is the number 3, as if Python had mu
 """
 
 from ..codegen.compile import compiled, helper
-from ..codegen.memory import (
-    call4_int,
-    double_at,
-    int_at,
-    load_byte,
-    load_int,
-    load_int32,
-    set_double_at,
-    set_int_at,
-    store_byte,
-    store_double,
-    store_int32,
-)
+from ..codegen.memory import call4_int, double_at, int_at, load_byte, load_int32, set_double_at, set_int_at, store_byte, store_int32
 from ..interpreter import program as P
 from ..interpreter.calls import SIZE, operand_slot
 from ..tape.layout import ARRAY_LEAF, CONSTANT, FIRST_ARRAY, OFFSET_AT, SCALAR_LEAF
 from ..tape.store import WORDS as STORE_WORDS
+from .expand import OWN_LINES, operand
 
 #: The words of `write`.  (`STORE`: the address of the store's own words; `OFFSET`: where the gradient was asked for, or negative: what is
 #: written stands where the instruction does that it belongs to; `LAST`: the slot at which it ends.)
@@ -105,7 +94,7 @@ def _appended(words, op, a, b, constant):
     store_int32(record + 4, a)
     store_int32(record + 8, b)
     store_int32(record + OFFSET_AT, load_int32(int_at(words, RECORDS) + SIZE * int_at(words, AT) + OFFSET_AT))
-    store_double(record + CONSTANT, constant)
+    set_double_at(record + CONSTANT, 0, constant)
     set_int_at(words, COUNT, slot + 1)
     return slot
 
@@ -176,7 +165,7 @@ def _written(words):
         t, own = load_int32(int_at(words, TEMPLATES) + 4 * code), record + CONSTANT
         if t == 0:
             table = int_at(words, CHOSEN)
-            entry = table + 8 * ENTRY * _entry(table, code, load_int(record + CONSTANT))
+            entry = table + 8 * ENTRY * _entry(table, code, int_at(record + CONSTANT, 0))
             t, own = int_at(entry, 2), int_at(words, OWN) + 8 * int_at(entry, 3)
             if t == 0:
                 return ASKS
@@ -187,27 +176,12 @@ def _written(words):
             return FULL
         for k in range(first, last):
             line = int_at(words, LINES) + 8 * LINE * k
-            kind, operands, left, right = int_at(line, 3), int_at(line, 4), 0, 0
-            for side in range(operands):
-                ref = int_at(line, 1 + side)
-                if ref == 0:
-                    reference = _pooled(words, double_at(own, kind) if kind >= 0 else double_at(int_at(words, LITERALS), k))
-                elif ref == 1:
-                    reference = a
-                elif ref == 2:
-                    reference = b
-                elif ref == 3:
-                    reference = i
-                elif ref == 4:
-                    reference = w
-                elif ref == 5:
-                    reference = v
-                else:
-                    reference = int_at(done, ref - 6)
-                if side == 0:
-                    left = reference
-                else:
-                    right = reference
+            ref, other, kind, operands = int_at(line, 1), int_at(line, 2), int_at(line, 3), int_at(line, 4)
+            constant = 0
+            if ref == 0 or operands > 1 and other == 0:
+                constant = _pooled(words, double_at(own, kind) if kind >= 0 else double_at(int_at(words, LITERALS), k))
+            left = operand(ref, a, b, i, w, v, constant) if ref < OWN_LINES else int_at(done, ref - OWN_LINES)
+            right = operand(other, a, b, i, w, v, constant) if other < OWN_LINES else int_at(done, other - OWN_LINES)
             made = _made(words, int_at(line, 0), operands, left, right, arithmetic)
             if made == 0:
                 return CANNOT
@@ -216,7 +190,7 @@ def _written(words):
             share = int_at(words, SHARES) + 24 * k
             target = (i if step > 0 else a if int_at(share, 0) == 0 else b) - low
             ref, positive = int_at(share, 1), int_at(share, 2) > 0
-            value = w if ref == 4 else v if ref == 5 else int_at(done, ref - 6)
+            value = operand(ref, 0, 0, 0, w, v, 0) if ref < OWN_LINES else int_at(done, ref - OWN_LINES)
             before = int_at(adjoints, target)
             if before == 0:
                 after = value if positive else _made(words, negative, 1, value, 0, arithmetic)

@@ -83,9 +83,7 @@ def operations_of(loop, after=()):
     inside = {id(s) for s in ir.own([loop])} - results
     read = {id(value) for statement in ir.walk(after) for value in ir.operands(statement)}
     # Two carries that become the same value would both begin with a part of it.
-    if None in operations or inside & read or len(results) < len(loop.carries):
-        return None
-    return operations
+    return None if None in operations or inside & read or len(results) < len(loop.carries) else operations
 
 
 def _operation(carry, loop, readers):

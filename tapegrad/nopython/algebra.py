@@ -1,13 +1,12 @@
 """Linear algebra of arrays of dual numbers: values by Numba's own functions, tangents lane by lane."""
 
 import numpy as np
-from numba import types
 from numba.extending import overload, register_jitable
 
 from .arrays import primals
 from .builtins import component, seeded
 from .loops import loop
-from .types import Token, common_dual, compiled_only, element, is_dual_array
+from .types import Token, compiled_only, dual_of_arrays, is_dual_array
 
 
 @register_jitable
@@ -49,17 +48,11 @@ def back_substituted(low, x):
     return x
 
 
-def _of_arrays(*arrays):
-    """The token and the number of lanes of an operation on these arrays; None if no operand is dual."""
-    dual = common_dual(*map(element, arrays)) if all(isinstance(a, types.Array) for a in arrays) else None
-    return None if dual is None else (Token(dual.lanes), dual.lanes)
-
-
 @overload(np.linalg.solve, target="cpu")
 def _solve(a, b):
-    found = _of_arrays(a, b)
-    if found is not None:
-        token, lanes = found
+    dual = dual_of_arrays(a, b)
+    if dual is not None:
+        token, lanes = Token(dual.lanes), dual.lanes
 
         def solve(a, b):
             p = primals(a)
@@ -72,9 +65,9 @@ def _solve(a, b):
         return solve
 
 
-def _of_matrix(function, tangent):
-    """Let `function` of a matrix of dual numbers have the tangents ``tangent(result, inverse of the result, tangents)``."""
-    tangent = register_jitable(tangent)
+def _of_matrix(function, prepare, tangent):
+    """Let `function` of a matrix of dual numbers have the tangents ``tangent(result, prepare(matrix, result), tangents)``."""
+    prepare, tangent = register_jitable(prepare), register_jitable(tangent)
 
     @overload(function, target="cpu")
     def typed(a):
@@ -82,17 +75,22 @@ def _of_matrix(function, tangent):
             token, lanes = Token(a.dtype.lanes), a.dtype.lanes
 
             def matrix(a):
-                x = function(primals(a))
-                inverse, out = np.linalg.inv(x), np.empty_like(x, token)
+                p = primals(a)
+                x = function(p)
+                found, out = prepare(p, x), np.empty(x.shape, token)
                 for lane in range(lanes):
-                    _joined(token, out, x, tangent(x, inverse, tangents(a, lane)), lane)
+                    _joined(token, out, x, tangent(x, found, tangents(a, lane)), lane)
                 return out
 
             return matrix
 
 
-_of_matrix(np.linalg.inv, lambda x, inverse, t: -np.dot(np.dot(x, t), x))
-_of_matrix(np.linalg.cholesky, lambda x, inverse, t: np.dot(x, lower_half(np.dot(np.dot(inverse, t), np.ascontiguousarray(inverse.T)))))
+_of_matrix(np.linalg.inv, lambda p, x: 0, lambda x, _, t: -np.dot(np.dot(x, t), x))
+_of_matrix(
+    np.linalg.cholesky,
+    lambda p, x: np.linalg.inv(x),
+    lambda x, inverse, t: np.dot(x, lower_half(np.dot(np.dot(inverse, t), np.ascontiguousarray(inverse.T)))),
+)
 
 
 # ---- determinants: by cofactors, which a singular matrix has, too (`rules.cofactors` has the formulas) --------
@@ -127,28 +125,20 @@ def _cofactors_of_numbers(a):
 cofactors = compiled_only("cofactors")
 
 
-@overload(cofactors, target="cpu")
-def _cofactors(a):
-    if not is_dual_array(a):
-        return lambda a: _cofactors_of_numbers(a)
-    token, lanes = Token(a.dtype.lanes), a.dtype.lanes
+def _change_of_cofactors(x, singular, t):
+    sign, u, s, vh = singular
+    inner, core = np.dot(np.dot(u.T, t), vh.T), np.zeros(x.shape)
+    for i in range(len(s)):
+        for j in range(len(s)):
+            if i != j:
+                others = sign * _others(s, i, j)
+                core[i, i] += others * inner[j, j]
+                core[i, j] = -others * inner[j, i]
+    return np.dot(np.dot(u, core), vh)
 
-    def changing(a):
-        p = primals(a)
-        x, (sign, u, s, vh) = _cofactors_of_numbers(p), _singular(p)
-        out, n = np.empty(p.shape, token), len(s)
-        for lane in range(lanes):
-            inner, core = np.dot(np.dot(u.T, tangents(a, lane)), vh.T), np.zeros((n, n))
-            for i in range(n):
-                for j in range(n):
-                    if i != j:
-                        others = sign * _others(s, i, j)
-                        core[i, i] += others * inner[j, j]
-                        core[i, j] = -others * inner[j, i]
-            _joined(token, out, x, np.dot(np.dot(u, core), vh), lane)
-        return out
 
-    return changing
+overload(cofactors, target="cpu")(lambda a: None if is_dual_array(a) else _cofactors_of_numbers)
+_of_matrix(cofactors, lambda p, x: _singular(p), _change_of_cofactors)
 
 
 def _of_determinant(function, value, gradient):

@@ -19,7 +19,7 @@ from ..rules.table import BY_NAME
 from .allocate import holds_floats
 from .builtins import extremum_of, primal
 from .scalars import IN_PLACE, OPERATORS
-from .types import Token, common_dual, compiled_only, element, is_dual_array, is_real
+from .types import Token, common_dual, compiled_only, dual_of_arrays, element, is_dual_array, is_real
 from .vectorized import of_dual_arrays
 
 
@@ -74,11 +74,6 @@ def both(function, name):
         setattr(_DualArrayMethods, f"resolve_{name}", resolve)
 
     return register
-
-
-def _of_one(function, loop):
-    """Let NumPy's `function` of an array of dual numbers, and the method, be `loop`."""
-    both(function, function.__name__)(lambda a: loop if is_dual_array(a) else None)
 
 
 def _absent(ty):
@@ -173,7 +168,6 @@ def _extremum(function, pair):
     both(function, function.__name__)(lambda a: extremum if is_dual_array(a) else None)
 
 
-_of_one(np.mean, lambda a: np.divide(np.sum(a), a.size))
 _extremum(np.max, np.maximum)
 _extremum(np.min, np.minimum)
 both(compiled_only("astype"), "astype")(lambda a, dtype: (lambda a, dtype: a.copy()) if is_dual_array(a) and holds_floats(dtype) else None)
@@ -222,7 +216,7 @@ def times_matrix(token, a, b):
 
 
 def _product(a, b):
-    dual = common_dual(element(a), element(b)) if isinstance(a, types.Array) and isinstance(b, types.Array) else None
+    dual = dual_of_arrays(a, b)
     if dual is None:
         return None
     token = Token(dual.lanes)
@@ -234,12 +228,6 @@ def _product(a, b):
 
 both(np.dot, "dot")(_product)
 overload(operator.matmul, target="cpu")(_product)
-
-
-@overload(np.outer, target="cpu")
-def _outer(a, b):
-    if is_dual_array(a) or is_dual_array(b):
-        return lambda a, b: np.expand_dims(np.ravel(a), 1) * np.expand_dims(np.ravel(b), 0)
 
 
 # ---- element by element -----------------------------------------------------------------

@@ -68,9 +68,7 @@ def dual_dispatcher(function, lanes, returns):
         # that was loaded and code compiled now cannot be taken for one another.
         copy = renewed(source, f"_dual{lanes}{'r' * returns}_{uuid4().hex}")
         setattr(copy, VARIANT, True)
-        variants[key] = numba.njit(
-            **INNER | {"pipeline_class": _pipeline(lanes, returns)}, **meaning(function)
-        )(copy)
+        variants[key] = numba.njit(**INNER | {"pipeline_class": _pipeline(lanes, returns)}, **meaning(function))(copy)
     return variants[key]
 
 

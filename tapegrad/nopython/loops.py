@@ -20,11 +20,6 @@ from .types import Token, common_dual, compiled_only, element, is_dual_array, is
 LOOPS = {}
 
 
-def _dims(*tys):
-    """The numbers of dimensions of operands, None for numbers."""
-    return tuple(ty.ndim if isinstance(ty, types.Array) else None for ty in tys)
-
-
 def loop(function, *dims, method=False, forward=True, typed=False):
     """Decorator: registers the loop that defines NumPy's `function`.
 
@@ -44,7 +39,8 @@ def loop(function, *dims, method=False, forward=True, typed=False):
         signature = inspect.signature(definition)
 
         def fits(*operands):
-            return all(n == want or want is ... and n is not None for n, want in zip(_dims(*operands), dims))
+            given = [ty.ndim if isinstance(ty, types.Array) else None for ty in operands]
+            return all(n == want or want is ... and n is not None for n, want in zip(given, dims))
 
         def by_types(*operands):
             return (definition(*operands) if typed else definition) if fits(*operands) else None
@@ -96,6 +92,9 @@ def _zeros_for(shape, *operands):
 
 
 # ---- one number of an array -------------------------------------------------------------------
+loop(np.mean, ..., method=True)(lambda a: np.divide(np.sum(a), a.size))
+
+
 @loop(np.var, ..., method=True)
 def _var(a):
     mean, total = np.mean(a), 0.0
@@ -136,7 +135,10 @@ def _trace(a):
     return total
 
 
-# ---- running sums and products, differences -----------------------------------------------------
+# ---- products of all pairs, running sums and products, differences -----------------------------------------------------
+loop(np.outer, ..., ...)(lambda a, b: np.expand_dims(np.ravel(a), 1) * np.expand_dims(np.ravel(b), 0))
+
+
 @loop(np.cumsum, 1, method=True)
 def _cumsum(a):
     sums, total = np.empty_like(a), 0.0

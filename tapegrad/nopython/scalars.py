@@ -37,9 +37,7 @@ OPERATORS = {
     operator.neg: "negative", operator.pos: "clone", abs: "absolute",
 }  # fmt: skip
 IN_PLACE = {getattr(operator, f"i{f.__name__}"): f for f in OPERATORS if hasattr(operator, f"i{f.__name__}")}
-COMPARISONS = {
-    operator.lt: "<", operator.le: "<=", operator.gt: ">", operator.ge: ">=", operator.eq: "==", operator.ne: "!=",
-}
+COMPARISONS = {operator.lt: "<", operator.le: "<=", operator.gt: ">", operator.ge: ">=", operator.eq: "==", operator.ne: "!="}
 
 #: Functions of `math`: values of rows on numbers, but for two that Numba does not know, and others.
 FUNCTIONS = {

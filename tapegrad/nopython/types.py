@@ -168,6 +168,11 @@ def common_dual(*tys):
     return duals.pop()
 
 
+def dual_of_arrays(*tys):
+    """The same of arrays; None if one is none."""
+    return common_dual(*map(element, tys)) if all(isinstance(ty, types.Array) for ty in tys) else None
+
+
 def dual_of(ty, lanes):
     """The type of dual numbers, or of a new array of them, that a number or an array becomes."""
     return types.Array(DualType(lanes), ty.ndim, "C") if isinstance(ty, types.Array) else DualType(lanes)

@@ -17,7 +17,7 @@ A call needs a *frame*, memory that belongs to it::
 
 from ..codegen import python_api as A
 from ..codegen.compile import compiled
-from ..codegen.memory import allocate, load_byte, load_double, load_int, load_int32, release, store_double, store_float, store_int
+from ..codegen.memory import allocate, double_at, int_at, load_byte, load_int32, release, set_double_at, set_int_at, store_float
 from ..codegen.python_api import (
     as_double,
     drop,
@@ -69,94 +69,94 @@ def frame_size(leaves, fixed, outputs, numbers, results, scratch):
 @helper
 def _data(frame, views, thing, flags):
     """The address of the data of an object, of which a view is held from now on; -1 if it has none like that."""
-    held = load_int(frame)
+    held = int_at(frame, 0)
     view = views + A.VIEW * held
     if get_buffer(thing, view, flags) != 0:
         forget()
         return -1
-    store_int(frame, held + 1)
-    return load_int(view + A.DATA)
+    set_int_at(frame, 0, held + 1)
+    return int_at(view + A.DATA, 0)
 
 
 @helper
 def _fits(view, spec):
     """Whether the array that a view shows is as a spec says."""
-    form, axes = load_int(view + A.FORMAT), load_int(spec + 8 * L_AXES)
-    if load_byte(form) != load_int(spec + 8 * L_CHAR) or load_byte(form + 1) != 0 or load_int32(view + A.AXES) != axes:
+    form, axes = int_at(view + A.FORMAT, 0), int_at(spec, L_AXES)
+    if load_byte(form) != int_at(spec, L_CHAR) or load_byte(form + 1) != 0 or load_int32(view + A.AXES) != axes:
         return False
-    extents = load_int(view + A.EXTENTS)
+    extents = int_at(view + A.EXTENTS, 0)
     for k in range(axes):
-        if load_int(extents + 8 * k) != load_int(spec + 8 * (L_EXTENTS + k)):
+        if int_at(extents, k) != int_at(spec, L_EXTENTS + k):
             return False
-    return load_int(view + A.DATA) & (load_int(spec + 8 * L_SIZE) - 1) == 0
+    return int_at(view + A.DATA, 0) & (int_at(spec, L_SIZE) - 1) == 0
 
 
 @helper
 def _read(site, frame, leaves, inputs, numbers, views):
     """Write the addresses of the leaves to `inputs`; False if one is not as it has to be."""
-    count = load_int(site + 8 * S_LEAVES)
+    count = int_at(site, S_LEAVES)
     if tuple_size(leaves) != count:
         forget()
         return False
-    spec = load_int(site + 8 * S_SPEC)
+    spec = int_at(site, S_SPEC)
     for k in range(count):
         leaf = tuple_item(leaves, k)
         # Compared only, so that it may be gone.
         kind = type_of(leaf)
         drop(kind)
-        if kind == load_int(spec + 8 * L_TYPE) or kind == load_int(spec + 8 * L_OTHER):
+        if kind == int_at(spec, L_TYPE) or kind == int_at(spec, L_OTHER):
             number = as_double(leaf)
             if number == -1.0 and raised() != 0:
                 forget()
                 return False
-            if load_int(spec + 8 * L_SIZE) == 4:
+            if int_at(spec, L_SIZE) == 4:
                 store_float(numbers + 8 * k, number)
             else:
-                store_double(numbers + 8 * k, number)
-            store_int(inputs + 8 * k, numbers + 8 * k)
-        elif kind == load_int(site + 8 * S_ARRAY) and load_int(spec + 8 * L_ARRAY) != 0:
+                set_double_at(numbers, k, number)
+            set_int_at(inputs, k, numbers + 8 * k)
+        elif kind == int_at(site, S_ARRAY) and int_at(spec, L_ARRAY) != 0:
             address = _data(frame, views, leaf, A.READ)
-            if address == -1 or not _fits(views + A.VIEW * (load_int(frame) - 1), spec):
+            if address == -1 or not _fits(views + A.VIEW * (int_at(frame, 0) - 1), spec):
                 return False
-            store_int(inputs + 8 * k, address)
+            set_int_at(inputs, k, address)
         else:
             return False
-        spec += 8 * (L_EXTENTS + load_int(spec + 8 * L_AXES))
+        spec += 8 * (L_EXTENTS + int_at(spec, L_AXES))
     return True
 
 
 @helper
 def _call(site, frame, leaves, results, numbers_out):
     """Read the leaves and run the executable; returns the status."""
-    count, fixed, outputs = load_int(site + 8 * S_LEAVES), load_int(site + 8 * S_FIXED), load_int(site + 8 * S_OUTPUTS)
+    count, fixed, outputs = int_at(site, S_LEAVES), int_at(site, S_FIXED), int_at(site, S_OUTPUTS)
     inputs = frame + 8
     table = inputs + 8 * (count + fixed)
     numbers = table + 8 * outputs
-    views = numbers_out + 8 * load_int(site + 8 * S_NUMBERS)
-    arrays = load_int(site + 8 * S_RESULTS)
+    views = numbers_out + 8 * int_at(site, S_NUMBERS)
+    arrays = int_at(site, S_RESULTS)
     if not _read(site, frame, leaves, inputs, numbers, views):
         return OTHER
-    first = load_int(frame)
+    first = int_at(frame, 0)
     for k in range(arrays):
         result = tuple_item(results, k)
         if result == 0 or _data(frame, views, result, A.WRITE) == -1:
             forget()
             return OTHER
     scratch = views + A.VIEW * (count + arrays)
-    at = load_int(site + 8 * S_TABLES)
-    executable, calls = load_int(site + 8 * S_EXECUTABLE), load_int(site + 8 * S_CALLS)
+    at = int_at(site, S_TABLES)
+    executable, calls = int_at(site, S_EXECUTABLE), int_at(site, S_CALLS)
     thread = unlock()
     status = FINE
     for _ in range(calls):
         for k in range(fixed):
-            store_int(inputs + 8 * (count + k), load_int(at))
+            set_int_at(inputs, count + k, int_at(at, 0))
             at += 8
         for k in range(outputs):
-            place = load_int(at)
+            place = int_at(at, 0)
             base = numbers_out if place == NUMBER else scratch
             if place >= 0:
-                base = load_int(views + A.VIEW * (first + place) + A.DATA)
-            store_int(table + 8 * k, base + load_int(at + 8))
+                base = int_at(views + A.VIEW * (first + place) + A.DATA, 0)
+            set_int_at(table, k, base + int_at(at, 1))
             at += 16
         status = run(executable, inputs, table)
         if status != FINE:
@@ -182,18 +182,18 @@ def enter(site, leaves, results):
     tuple or int
         The results that are numbers, as floats; or the status, if that is not FINE.
     """
-    frame = allocate(load_int(site + 8 * S_FRAME))
-    store_int(frame, 0)
-    count, numbers = load_int(site + 8 * S_LEAVES), load_int(site + 8 * S_NUMBERS)
-    out = frame + 8 + 8 * (2 * count + load_int(site + 8 * S_FIXED) + load_int(site + 8 * S_OUTPUTS))
+    frame = allocate(int_at(site, S_FRAME))
+    set_int_at(frame, 0, 0)
+    count, numbers = int_at(site, S_LEAVES), int_at(site, S_NUMBERS)
+    out = frame + 8 + 8 * (2 * count + int_at(site, S_FIXED) + int_at(site, S_OUTPUTS))
     status = _call(site, frame, leaves, results, out)
     views = out + 8 * numbers
-    for k in range(load_int(frame)):
+    for k in range(int_at(frame, 0)):
         release_buffer(views + A.VIEW * k)
     if status == FINE:
         answer = new_tuple(numbers)
         for k in range(numbers):
-            number = new_float(load_double(out + 8 * k))
+            number = new_float(double_at(out, k))
             if answer == 0 or number == 0 or set_tuple_item(answer, k, number) != 0:
                 # No memory: the exception is set.
                 release(frame)

@@ -17,7 +17,7 @@ from types import MappingProxyType
 import numpy as np
 
 from ..codegen.compile import compiled, inlined
-from ..codegen.memory import acquire, allocate, call3_int, load_int, release, set_free, yield_processor
+from ..codegen.memory import acquire, allocate, call3_int, int_at, release, set_free, yield_processor
 from ..interpreter.native import data_address
 from .status import FINE, OTHER
 
@@ -33,7 +33,7 @@ LINE = 64
 @inlined
 def taken(executable):
     """The address of a block that nothing else uses until it is given back, and what is given back then (`give_back`)."""
-    nbytes, count, first = load_int(executable + 8 * X_NBYTES), load_int(executable + 8 * X_COUNT), load_int(executable + 8 * X_BLOCKS)
+    nbytes, count, first = int_at(executable, X_NBYTES), int_at(executable, X_COUNT), int_at(executable, X_BLOCKS)
     k, mine = 0, first
     while not acquire(mine + 8 * B_TAKEN):
         k += 1
@@ -46,7 +46,7 @@ def taken(executable):
                 return (spare + LINE - 1) & -LINE, -spare
             k, mine = 0, first
             yield_processor()
-    return load_int(mine + 8 * B_ADDRESS), mine
+    return int_at(mine, B_ADDRESS), mine
 
 
 @inlined
@@ -62,7 +62,7 @@ def give_back(mine):
 def run(executable, inputs, outputs):
     """Run an executable by its words, with tables of addresses; returns its status."""
     block, mine = taken(executable)
-    status = call3_int(load_int(executable + 8 * X_CODE), inputs, outputs, block)
+    status = call3_int(int_at(executable, X_CODE), inputs, outputs, block)
     give_back(mine)
     return status
 

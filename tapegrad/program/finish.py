@@ -565,13 +565,10 @@ class _Finisher(ShortArrays):
             for slot, meta in zip(slots, metas):
                 self.metas[slot] = meta
         self.records.resize(count, refcheck=False)
-        outputs = []
-        for t, slot in zip(self.outputs, slots_of_outputs):
-            outputs.append((slot, self.metas[slot]) if slot > 0 else (0, self.constants[-1 - slot] if slot else t))
-        leaves = []
-        for k, meta in enumerate(trace.input_metas):
-            slot = new[trace.input_slots[k]]
-            leaves.append(0 if meta is SCALAR else max(slot, 0))
+        outputs = [
+            (slot, self.metas[slot]) if slot > 0 else (0, self.constants[-1 - slot] if slot else t) for t, slot in zip(self.outputs, slots_of_outputs)
+        ]
+        leaves = [0 if meta is SCALAR else max(new[slot], 0) for meta, slot in zip(trace.input_metas, trace.input_slots)]
         element_list = [(k, position, slot) for (k, position), slot in self.element_slots.items()]
         return FinishedTape(
             records=self.records, inputs=list(trace.input_metas), leaves=leaves, elements=element_list, items=self.items,

@@ -15,7 +15,7 @@ goes on to `entry`, at the handle's word H_SWEEP.
 import numpy as np
 
 from ..codegen.compile import compiled, plain_address
-from ..codegen.memory import allocate, call_entry, load_int, release, store_double, store_int
+from ..codegen.memory import allocate, call_entry, int_at, release, set_double_at, set_int_at
 from ..interpreter.native import data_address
 from .executable import run
 from .status import FINE
@@ -49,20 +49,20 @@ def entry(handle, x, g, value):
 
     Returns `DONE`, or 1 + the number of the guard that saw something else; less than 0: an error inside.
     """
-    more, parts, fixed = load_int(handle + 8 * H_MORE), load_int(handle + 8 * H_PARTS), load_int(handle + 8 * H_FIXED)
-    offsets, addresses = load_int(handle + 8 * H_OFFSETS), load_int(handle + 8 * H_ADDRESSES)
+    more, parts, fixed = int_at(handle, H_MORE), int_at(handle, H_PARTS), int_at(handle, H_FIXED)
+    offsets, addresses = int_at(handle, H_OFFSETS), int_at(handle, H_ADDRESSES)
     outputs = allocate(8 * (1 + 2 * parts + fixed))
     inputs = outputs + 8 * (1 + parts)
-    store_int(outputs, value)
+    set_int_at(outputs, 0, value)
     for k in range(parts):
-        offset = load_int(offsets + 8 * k)
-        store_int(inputs + 8 * k, x + offset)
-        store_int(outputs + 8 * (k + 1), g + offset)
+        offset = int_at(offsets, k)
+        set_int_at(inputs, k, x + offset)
+        set_int_at(outputs, k + 1, g + offset)
     for k in range(fixed):
-        store_int(inputs + 8 * (parts + k), load_int(addresses + 8 * k))
+        set_int_at(inputs, parts + k, int_at(addresses, k))
     place = inputs if more == 0 else x
-    status = run(load_int(handle + 8 * H_EXECUTABLE), place, outputs)
-    second = load_int(handle + 8 * H_SECOND)
+    status = run(int_at(handle, H_EXECUTABLE), place, outputs)
+    second = int_at(handle, H_SECOND)
     if status != FINE and second != 0:
         # A gradient that is not finite, or a guard: the sweep is right.
         status = run(second, place, outputs)
@@ -71,15 +71,15 @@ def entry(handle, x, g, value):
         return DONE
     if status < 0:
         return status
-    store_int(handle + 8 * H_FAILED, 1 + status)
+    set_int_at(handle, H_FAILED, 1 + status)
     return 1 + status
 
 
 @compiled("int64(int64, int64, int64, int64)")
 def evaluate(handle, x, g, value):
     """What nopython code does with a handle, for calls from Python, by addresses."""
-    status, number = call_entry(load_int(handle + 8 * H_ENTRY), handle, x, g)
-    store_double(value, number)
+    status, number = call_entry(int_at(handle, H_ENTRY), handle, x, g)
+    set_double_at(value, 0, number)
     return status
 
 

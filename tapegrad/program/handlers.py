@@ -96,7 +96,7 @@ def _handler(frame, instructions, position):
     for one in _reached(instructions, position, _ENDS):
         if one.opname == "RERAISE":
             again.append(one.offset)
-        elif one.opname.startswith("RETURN") and not _is_with(instructions, position):
+        elif one.opname.startswith("RETURN") and not any(i.opname == "WITH_EXCEPT_START" for i in instructions[position : position + 3]):
             return "finally: return", []
     return None, again
 
@@ -127,11 +127,6 @@ def _raises_again(instructions, position):
         elif one.opname.startswith(ends):
             return None
     return raised
-
-
-def _is_with(instructions, position):
-    """Whether the code at `position` asks a context manager what becomes of an exception."""
-    return any(i.opname == "WITH_EXCEPT_START" for i in instructions[position : position + 3])
 
 
 def _at(instructions, offset):

@@ -22,7 +22,7 @@ algorithms for optimal online checkpointing. SIAM J. Sci. Comput. 32 (2010) 836-
 """
 
 from ..codegen.compile import compiled, helper
-from ..codegen.memory import allocate, c_function, call6_int, copy_bytes, load_double, load_int, release, store_double, store_int
+from ..codegen.memory import allocate, c_function, call6_int, copy_bytes, double_at, int_at, release, set_double_at, set_int_at
 from ..codegen.python_api import ensure_interpreter, raise_in, release_interpreter, thread_ident
 from ..rules.loops import CAPTURED, CAPTURED_BAR, ELEMENT, ELEMENT_BAR, HEAD, RESULT, RESULT_BAR
 from . import stretch as R
@@ -54,7 +54,7 @@ clear_error = c_function("PyErr_Clear", "void")
 @helper
 def run_words(loop, paths, longest):
     """Words of the block of a run: its own, two rows, (address, what is to be given back) of each path, tables, adjoints of captured values."""
-    return R.RUN_WORDS + 2 * load_int(loop + 8 * S_CARRY) + 2 * paths + 2 * longest
+    return R.RUN_WORDS + 2 * int_at(loop, S_CARRY) + 2 * paths + 2 * longest
 
 
 @helper
@@ -65,32 +65,26 @@ def table_of(loop, generation, back):
 @helper
 def prepare(p, loop, table, paths, longest, captured, xs):
     """Begin the words of a run on so many paths; there may be more meanwhile, for which it has no room."""
-    carry = load_int(loop + 8 * S_CARRY)
-    store_int(p + 8 * R.T_PATHS, paths)
-    store_int(p + 8 * R.T_TABLE, load_int(table + 8))
-    store_int(p + 8 * R.T_RECENT, 0)
-    store_int(p + 8 * R.T_WIDTH, 8 * carry)
-    room = p + 8 * R.RUN_WORDS
-    store_int(p + 8 * R.T_ROWS, room)
-    room += 16 * carry
-    store_int(p + 8 * R.T_BLOCKS, room)
-    room += 16 * paths
-    store_int(p + 8 * R.T_SCRATCH, room)
+    carry = int_at(loop, S_CARRY)
+    rows = p + 8 * R.RUN_WORDS
+    blocks = rows + 16 * carry
+    room = blocks + 16 * paths
+    set_int_at(p, R.T_PATHS, paths, R.T_TABLE, int_at(table, 1), R.T_RECENT, 0, R.T_WIDTH, 8 * carry,
+                  R.T_ROWS, rows, R.T_BLOCKS, blocks, R.T_SCRATCH, room)  # fmt: skip
     for k in range(R.BASES):
         place(p, k, 0, 0)
     place(p, CAPTURED, captured, 0)
     place(p, CAPTURED_BAR, room + 8 * longest, 0)
     place(p, ELEMENT, xs, 0)
-    reverse = load_int(loop + 8 * S_REVERSE) != 0
-    store_int(p + 8 * R.T_FIRST, load_int(loop + 8 * S_ROWS) - 1 if reverse else 0)
-    store_int(p + 8 * R.T_STEP, -1 if reverse else 1)
+    reverse = int_at(loop, S_REVERSE) != 0
+    set_int_at(p, R.T_FIRST, int_at(loop, S_ROWS) - 1 if reverse else 0, R.T_STEP, -1 if reverse else 1)
 
 
 @helper
 def prepared(loop, generation, back, captured, xs):
     """The words of a run, in memory of its own, on the paths that there are; 0 if there is no memory."""
     table = table_of(loop, generation, back)
-    paths, longest = load_int(table), load_int(table + 16)
+    paths, longest = int_at(table, 0), int_at(table, 2)
     p = allocate(8 * run_words(loop, paths, longest))
     if p != 0:
         prepare(p, loop, table, paths, longest, captured, xs)
@@ -100,85 +94,77 @@ def prepared(loop, generation, back, captured, xs):
 @helper
 def _from(p, iteration, carry, capacity, stride, dense, store, log):
     """Let a run begin with a carry before this iteration; what it keeps goes to `store` and `log`: every `stride`-th, and all from `dense` on (-1: never)."""
-    width = load_int(p + 8 * R.T_WIDTH)
-    store_int(p + 8 * R.T_ITERATION, iteration)
-    store_int(p + 8 * R.T_BEGIN, iteration)
-    copy_bytes(load_int(p + 8 * R.T_ROWS) + (iteration & 1) * width, carry, width)
-    store_int(p + 8 * R.T_CAPACITY, capacity)
-    store_int(p + 8 * R.T_KEPT, 0)
-    store_int(p + 8 * R.T_STRIDE, stride)
-    store_int(p + 8 * R.T_STORE, store)
-    store_int(p + 8 * R.T_LOG, log)
-    store_int(p + 8 * R.T_DENSE, R.NEVER if dense < 0 else dense)
-    store_int(p + 8 * R.T_FROM, max(dense, 0))
-    store_int(p + 8 * R.T_LOGGED, capacity)
+    width = int_at(p, R.T_WIDTH)
+    copy_bytes(int_at(p, R.T_ROWS) + (iteration & 1) * width, carry, width)
+    set_int_at(p, R.T_ITERATION, iteration, R.T_BEGIN, iteration, R.T_CAPACITY, capacity, R.T_LOGGED, capacity, R.T_KEPT, 0, R.T_STRIDE, stride,
+                  R.T_STORE, store, R.T_LOG, log, R.T_DENSE, R.NEVER if dense < 0 else dense, R.T_FROM, max(dense, 0))  # fmt: skip
 
 
 @compiled("int64(int64, int64)")
 def room(loop, generation):
     """Words that a run forward takes."""
     table = table_of(loop, generation, 0)
-    return run_words(loop, load_int(table), load_int(table + 16))
+    return run_words(loop, int_at(table, 0), int_at(table, 2))
 
 
 @helper
 def kept_of(loop, z):
     """Where a result has the head of what is kept."""
-    outputs = load_int(loop + 8 * S_CARRY) + load_int(loop + 8 * S_ROWS) * load_int(loop + 8 * S_RESULT)
+    outputs = int_at(loop, S_CARRY) + int_at(loop, S_ROWS) * int_at(loop, S_RESULT)
     return z + 8 * outputs
 
 
 @helper
 def _coarse(loop):
     """Carries that are kept of iterations before those of which all are."""
-    return load_int(loop + 8 * S_CAPACITY) - (load_int(loop + 8 * S_ROWS) - load_int(loop + 8 * S_DENSE))
+    return int_at(loop, S_CAPACITY) - (int_at(loop, S_ROWS) - int_at(loop, S_DENSE))
 
 
 @helper
 def _stride(loop):
     """The stride that a run begins with."""
-    if load_int(loop + 8 * S_BOUNDED) == 0:
+    if int_at(loop, S_BOUNDED) == 0:
         return 1
     coarse = _coarse(loop)
-    return max(1, (load_int(loop + 8 * S_DENSE) + coarse - 1) // coarse) if coarse > 0 else 1
+    return max(1, (int_at(loop, S_DENSE) + coarse - 1) // coarse) if coarse > 0 else 1
 
 
 @helper
 def logged(loop):
     """Words of the paths that are kept."""
-    if load_int(loop + 8 * S_BOUNDED) != 0:
-        return (load_int(loop + 8 * S_ROWS) - load_int(loop + 8 * S_DENSE) + 7) // 8
-    return (load_int(loop + 8 * S_CAPACITY) + 7) // 8
+    if int_at(loop, S_BOUNDED) != 0:
+        return (int_at(loop, S_ROWS) - int_at(loop, S_DENSE) + 7) // 8
+    return (int_at(loop, S_CAPACITY) + 7) // 8
 
 
 @helper
 def begin_run(p, loop, carry, z):
-    place(p, RESULT, z + 8 * load_int(loop + 8 * S_CARRY), 0)
+    place(p, RESULT, z + 8 * int_at(loop, S_CARRY), 0)
     log = kept_of(loop, z) + 8 * HEAD
-    dense = load_int(loop + 8 * S_DENSE) if load_int(loop + 8 * S_BOUNDED) != 0 else -1
-    _from(p, 0, carry, load_int(loop + 8 * S_CAPACITY), _stride(loop), dense, log + 8 * logged(loop), log)
+    dense = int_at(loop, S_DENSE) if int_at(loop, S_BOUNDED) != 0 else -1
+    _from(p, 0, carry, int_at(loop, S_CAPACITY), _stride(loop), dense, log + 8 * logged(loop), log)
     if dense >= 0:
-        store_int(p + 8 * R.T_LOGGED, load_int(loop + 8 * S_ROWS) - dense)
+        set_int_at(p, R.T_LOGGED, int_at(loop, S_ROWS) - dense)
 
 
 @compiled("void(int64, int64, int64, int64, int64, int64, int64)")
 def begin(p, loop, generation, carry, captured, xs, z):
     """Begin a run forward in a block of `room`; no path may be added in between."""
     table = table_of(loop, generation, 0)
-    prepare(p, loop, table, load_int(table), load_int(table + 16), captured, xs)
+    prepare(p, loop, table, int_at(table, 0), int_at(table, 2), captured, xs)
     begin_run(p, loop, carry, z)
 
 
 @compiled("void(int64, int64, int64, int64)")
 def end(p, loop, generation, z):
     """Write what there is besides the results."""
-    iteration, width = load_int(p + 8 * R.T_ITERATION), load_int(p + 8 * R.T_WIDTH)
-    copy_bytes(z, load_int(p + 8 * R.T_ROWS) + (iteration & 1) * width, width)
+    iteration, width = int_at(p, R.T_ITERATION), int_at(p, R.T_WIDTH)
+    copy_bytes(z, int_at(p, R.T_ROWS) + (iteration & 1) * width, width)
     head = kept_of(loop, z)
-    store_double(head, float(iteration))
-    store_double(head + 8, float(load_int(p + 8 * R.T_STRIDE)))
-    store_double(head + 16, float(generation))
-    store_int(loop + 8 * S_ITERATIONS, load_int(loop + 8 * S_ITERATIONS) + iteration)
+    set_double_at(head, 0, float(iteration))
+    set_double_at(head, 1, float(int_at(p, R.T_STRIDE)))
+    set_double_at(head, 2, float(generation))
+    set_int_at(loop, S_ITERATIONS, int_at(loop, S_ITERATIONS) + iteration)
 
 
 @helper
@@ -188,7 +174,7 @@ def interrupted(loop):
     found = check_signals()
     if found != 0:
         clear_error()
-        raise_in(thread_ident(), load_int(loop + 8 * S_INTERRUPT))
+        raise_in(thread_ident(), int_at(loop, S_INTERRUPT))
     release_interpreter(state)
     return found != 0
 
@@ -196,26 +182,26 @@ def interrupted(loop):
 @helper
 def iterate(p, loop, last):
     """Iterations up to the last one; returns why they have ended."""
-    start, why = load_int(p + 8 * R.T_ITERATION), R.MORE
+    start, why = int_at(p, R.T_ITERATION), R.MORE
     iteration = start
     while why == R.MORE and iteration < last:
         if iteration > start and interrupted(loop):
             return R.INTERRUPTED
-        store_int(p + 8 * R.T_LIMIT, min(last, iteration + CHUNK))
+        set_int_at(p, R.T_LIMIT, min(last, iteration + CHUNK))
         why = advance(p)
-        iteration = load_int(p + 8 * R.T_ITERATION)
+        iteration = int_at(p, R.T_ITERATION)
     return why
 
 
 @compiled("int64(int64, int64, int64, int64, int64)")
 def forward(loop, carry, captured, xs, z):
     """All iterations; returns why it has ended: MORE or STOPPED if all is well."""
-    generation = load_int(loop + 8 * S_GENERATION)
+    generation = int_at(loop, S_GENERATION)
     p = prepared(loop, generation, 0, captured, xs)
     if p == 0:
         return R.NO_MEMORY
     begin_run(p, loop, carry, z)
-    why = iterate(p, loop, load_int(loop + 8 * S_ROWS) if load_int(loop + 8 * S_BOUNDED) != 0 else R.NEVER)
+    why = iterate(p, loop, int_at(loop, S_ROWS) if int_at(loop, S_BOUNDED) != 0 else R.NEVER)
     if why <= R.STOPPED:
         end(p, loop, generation, z)
     release(p)
@@ -225,15 +211,15 @@ def forward(loop, carry, captured, xs, z):
 @compiled("int64(int64, int64, int64, int64, int64, int64)")
 def back_between(p, q, loop, low, high, carry):
     """The way back over iterations whose carries are computed again, of stretches if there is no room for all; `q` are words of a run forward."""
-    width, room, why = load_int(p + 8 * R.T_WIDTH), load_int(loop + 8 * S_ROOM), R.NO_MEMORY
+    width, room, why = int_at(p, R.T_WIDTH), int_at(loop, S_ROOM), R.NO_MEMORY
     stride = (high - low + room - 1) // room
     rows = (high - low + stride - 1) // stride
     store, log = allocate(rows * width + 8), allocate(rows)
     if store != 0 and log != 0:
         _from(q, low, carry, rows, stride, -1, store, log)
-        store_int(q + 8 * R.T_LIMIT, high)
+        set_int_at(q, R.T_LIMIT, high)
         ended = advance(q)
-        if ended > R.STOPPED or load_int(q + 8 * R.T_ITERATION) != high:
+        if ended > R.STOPPED or int_at(q, R.T_ITERATION) != high:
             why = R.UNKNOWN
         elif stride == 1:
             why = pull(p, low, high, store, log)
@@ -242,7 +228,7 @@ def back_between(p, q, loop, low, high, carry):
             while k > 0 and why == R.MORE:
                 k -= 1
                 first, last = low + k * stride, min(high, low + (k + 1) * stride)
-                why = call6_int(load_int(loop + 8 * S_BETWEEN), p, q, loop, first, last, store + k * width)
+                why = call6_int(int_at(loop, S_BETWEEN), p, q, loop, first, last, store + k * width)
     release(log)
     release(store)
     return why
@@ -251,31 +237,31 @@ def back_between(p, q, loop, low, high, carry):
 @compiled("int64(int64, int64, int64, int64, int64, int64, int64)")
 def back(loop, seeds, carry, captured, xs, z, result):
     """The adjoints of carry, captured values and elements, into `result`, which is zero before."""
-    head, capacity, room = kept_of(loop, z), load_int(loop + 8 * S_CAPACITY), load_int(loop + 8 * S_ROOM)
-    count, stride, generation = int(load_double(head)), int(load_double(head + 8)), int(load_double(head + 16))
-    bounded, iterations, dense = load_int(loop + 8 * S_BOUNDED) != 0, load_int(loop + 8 * S_ROWS), load_int(loop + 8 * S_DENSE)
+    head, capacity, room = kept_of(loop, z), int_at(loop, S_CAPACITY), int_at(loop, S_ROOM)
+    count, stride, generation = int(double_at(head, 0)), int(double_at(head, 1)), int(double_at(head, 2))
+    bounded, iterations, dense = int_at(loop, S_BOUNDED) != 0, int_at(loop, S_ROWS), int_at(loop, S_DENSE)
     # What is kept may come from a file: more iterations, or more carries, than there can be.
     if count < 0 or stride < 1 or generation < 0 or generation > 1:
         return R.UNKNOWN
     if bounded and (count != iterations or stride != _stride(loop)) or not bounded and capacity > 0 and count > capacity * stride:
         return R.UNKNOWN
     p, q = prepared(loop, generation, 1, captured, xs), prepared(loop, generation, 0, captured, xs)
-    scratch = allocate(8 + (8 * load_int(loop + 8 * S_ROWS) * load_int(loop + 8 * S_RESULT) if bounded and dense > 0 else 0))
+    scratch = allocate(8 + (8 * int_at(loop, S_ROWS) * int_at(loop, S_RESULT) if bounded and dense > 0 else 0))
     if p == 0 or q == 0 or scratch == 0:
         release(scratch)
         release(q)
         release(p)
         return R.NO_MEMORY
-    length, captures, width = load_int(loop + 8 * S_CARRY), load_int(loop + 8 * S_CAPTURED), 8 * load_int(loop + 8 * S_CARRY)
+    length, captures, width = int_at(loop, S_CARRY), int_at(loop, S_CAPTURED), 8 * int_at(loop, S_CARRY)
     place(p, RESULT_BAR, seeds + width, 0)
     place(q, RESULT, scratch, 0)
     sums = result + width
-    store_int(p + 8 * R.T_SUMS, sums)
+    set_int_at(p, R.T_SUMS, sums)
     place(p, ELEMENT_BAR, sums + 8 * captures, 0)
-    rows = load_int(p + 8 * R.T_ROWS)
+    rows = int_at(p, R.T_ROWS)
     for k in range(length):
-        store_double(rows + 8 * k, 0.0)
-        store_double(rows + width + 8 * k, 0.0)
+        set_double_at(rows, k, 0.0)
+        set_double_at(rows + width, k, 0.0)
     copy_bytes(rows + (count & 1) * width, seeds, width)
     log = head + 8 * HEAD
     store = log + 8 * logged(loop)

@@ -8,7 +8,7 @@ A chunk that meets a path which is not known ends there; the others go on, and i
 """
 
 from ..codegen.compile import compiled, helper
-from ..codegen.memory import allocate, c_function, double_at, load_double, load_int, release, set_double_at, store_double, store_int
+from ..codegen.memory import allocate, c_function, double_at, int_at, release, set_double_at, set_int_at, store_double
 from ..rules.loops import ELEMENT_BAR, HEAD, RESULT_BAR
 from . import iterations as T
 from . import stretch as R
@@ -40,20 +40,20 @@ def chunks_of(rows, captured):
 @helper
 def _first(loop, k):
     """The first iteration of a chunk."""
-    return k * load_int(loop + 8 * T.S_ROWS) // load_int(loop + 8 * T.S_CHUNKS)
+    return k * int_at(loop, T.S_ROWS) // int_at(loop, T.S_CHUNKS)
 
 
 @helper
 def _forward(job, loop, iteration, last):
     """Iterations of a chunk forward; the next one, and why it has ended."""
-    z = load_int(job + 8 * J_Z)
-    p = prepared(loop, load_int(job + 8 * J_GENERATION), 0, load_int(job + 8 * J_CAPTURED), load_int(job + 8 * J_XS))
+    z = int_at(job, J_Z)
+    p = prepared(loop, int_at(job, J_GENERATION), 0, int_at(job, J_CAPTURED), int_at(job, J_XS))
     if p == 0:
         return iteration, R.NO_MEMORY
     begin_run(p, loop, z, z)
-    store_int(p + 8 * R.T_ITERATION, iteration)
+    set_int_at(p, R.T_ITERATION, iteration)
     why = iterate(p, loop, last)
-    iteration = load_int(p + 8 * R.T_ITERATION)
+    iteration = int_at(p, R.T_ITERATION)
     release(p)
     return iteration, why
 
@@ -61,15 +61,15 @@ def _forward(job, loop, iteration, last):
 @helper
 def _back(job, loop, k, first, last):
     """Iterations of a chunk back."""
-    p = prepared(loop, load_int(job + 8 * J_GENERATION), 1, load_int(job + 8 * J_CAPTURED), load_int(job + 8 * J_XS))
+    p = prepared(loop, int_at(job, J_GENERATION), 1, int_at(job, J_CAPTURED), int_at(job, J_XS))
     if p == 0:
         return R.NO_MEMORY
-    captures, result = load_int(loop + 8 * T.S_CAPTURED), load_int(job + 8 * J_RESULT)
-    place(p, RESULT_BAR, load_int(job + 8 * J_SEEDS), 0)
+    captures, result = int_at(loop, T.S_CAPTURED), int_at(job, J_RESULT)
+    place(p, RESULT_BAR, int_at(job, J_SEEDS), 0)
     place(p, ELEMENT_BAR, result + 8 * captures, 0)
-    store_int(p + 8 * R.T_SUMS, load_int(job + 8 * J_SUMS) + 8 * captures * k)
+    set_int_at(p, R.T_SUMS, int_at(job, J_SUMS) + 8 * captures * k)
     hold(p)
-    why = pull(p, first, last, 0, kept_of(loop, load_int(job + 8 * J_Z)) + 8 * HEAD + first)
+    why = pull(p, first, last, 0, kept_of(loop, int_at(job, J_Z)) + 8 * HEAD + first)
     let_go(p)
     release(p)
     return why
@@ -78,57 +78,49 @@ def _back(job, loop, k, first, last):
 @compiled("void(int64, int64, int64, int64)")
 def chunk(job, _, __, k):
     """Run what is left of a chunk."""
-    loop, state = load_int(job), job + 8 * (J_STATES + STATE * k)
-    iteration, last = load_int(state), _first(loop, k + 1)
-    if load_int(job + 8 * J_SEEDS) != 0:
-        store_int(state + 8, _back(job, loop, k, iteration, last))
+    loop, state = int_at(job, 0), job + 8 * (J_STATES + STATE * k)
+    iteration, last = int_at(state, 0), _first(loop, k + 1)
+    if int_at(job, J_SEEDS) != 0:
+        set_int_at(state, 1, _back(job, loop, k, iteration, last))
     elif iteration < last:
         iteration, why = _forward(job, loop, iteration, last)
-        store_int(state, iteration)
-        store_int(state + 8, why)
+        set_int_at(state, 0, iteration, 1, why)
 
 
 @compiled("void(int64)")
 def begin_job(job):
     """Let each chunk begin."""
-    loop = load_int(job)
-    for k in range(load_int(loop + 8 * T.S_CHUNKS)):
+    loop = int_at(job, 0)
+    for k in range(int_at(loop, T.S_CHUNKS)):
         state = job + 8 * (J_STATES + STATE * k)
-        store_int(state, _first(loop, k))
-        store_int(state + 8, R.MORE)
+        set_int_at(state, 0, _first(loop, k), 1, R.MORE)
 
 
 @compiled("int64(int64)")
 def run(job):
     """Run what is left of each chunk; returns why the worst has ended."""
-    loop = load_int(job)
-    chunks, share, why = load_int(loop + 8 * T.S_CHUNKS), load_int(loop + 8 * T.S_SHARE), R.MORE
+    loop = int_at(job, 0)
+    chunks, share, why = int_at(loop, T.S_CHUNKS), int_at(loop, T.S_SHARE), R.MORE
     # (Iterations may have to wait for the interpreter's lock: the thread that has it waits for no other.)
     if share != 0 and has_interpreter() == 0:
-        spread(share, load_int(loop + 8 * T.S_CHUNK), job, 0, 0, chunks)
+        spread(share, int_at(loop, T.S_CHUNK), job, 0, 0, chunks)
     else:
         for k in range(chunks):
             chunk(job, 0, 0, k)
     for k in range(chunks):
-        why = max(why, load_int(job + 8 * (J_STATES + STATE * k) + 8))
+        why = max(why, int_at(job, 1 + J_STATES + STATE * k))
     return why
 
 
 @helper
 def _job(loop, generation, captured, xs, z, seeds, result):
     """The words of a job; 0 if there is no memory."""
-    chunks, captures = load_int(loop + 8 * T.S_CHUNKS), load_int(loop + 8 * T.S_CAPTURED)
+    chunks, captures = int_at(loop, T.S_CHUNKS), int_at(loop, T.S_CAPTURED)
     words = J_STATES + STATE * chunks
     job = allocate(8 * (words + (chunks * captures if seeds != 0 else 0)))
     if job != 0:
-        store_int(job, loop)
-        store_int(job + 8 * J_GENERATION, generation)
-        store_int(job + 8 * J_CAPTURED, captured)
-        store_int(job + 8 * J_XS, xs)
-        store_int(job + 8 * J_Z, z)
-        store_int(job + 8 * J_SEEDS, seeds)
-        store_int(job + 8 * J_RESULT, result)
-        store_int(job + 8 * J_SUMS, job + 8 * words)
+        set_int_at(job, J_LOOP, loop, J_GENERATION, generation, J_CAPTURED, captured, J_XS, xs,
+                        J_Z, z, J_SEEDS, seeds, J_RESULT, result, J_SUMS, job + 8 * words)  # fmt: skip
         begin_job(job)
     return job
 
@@ -136,28 +128,28 @@ def _job(loop, generation, captured, xs, z, seeds, result):
 @compiled("void(int64, int64)")
 def end(job, z):
     """Write what there is besides the results."""
-    loop = load_int(job)
-    head, rows = kept_of(loop, z), load_int(loop + 8 * T.S_ROWS)
-    store_double(head, float(rows))
-    store_double(head + 8, 1.0)
-    store_double(head + 16, float(load_int(job + 8 * J_GENERATION)))
-    store_int(loop + 8 * T.S_ITERATIONS, load_int(loop + 8 * T.S_ITERATIONS) + rows)
+    loop = int_at(job, 0)
+    head, rows = kept_of(loop, z), int_at(loop, T.S_ROWS)
+    set_double_at(head, 0, float(rows))
+    set_double_at(head, 1, 1.0)
+    set_double_at(head, 2, float(int_at(job, J_GENERATION)))
+    set_int_at(loop, T.S_ITERATIONS, int_at(loop, T.S_ITERATIONS) + rows)
 
 
 @compiled("int64(int64, int64, int64, int64, int64, int64, int64)")
 def back(loop, seeds, carry, captured, xs, z, result):
     """As `iterations.back`, of any loop."""
-    if load_int(loop + 8 * T.S_CHUNKS) == 0:
+    if int_at(loop, T.S_CHUNKS) == 0:
         return carried_back(loop, seeds, carry, captured, xs, z, result)
-    head, captures = kept_of(loop, z), load_int(loop + 8 * T.S_CAPTURED)
-    generation = int(load_double(head + 16))
+    head, captures = kept_of(loop, z), int_at(loop, T.S_CAPTURED)
+    generation = int(double_at(head, 2))
     # What is kept may come from a file.
-    if int(load_double(head)) != load_int(loop + 8 * T.S_ROWS) or generation < 0 or generation > 1:
+    if int(double_at(head, 0)) != int_at(loop, T.S_ROWS) or generation < 0 or generation > 1:
         return R.UNKNOWN
     job = _job(loop, generation, captured, xs, z, seeds, result)
     if job == 0:
         return R.NO_MEMORY
-    sums, chunks = load_int(job + 8 * J_SUMS), load_int(loop + 8 * T.S_CHUNKS)
+    sums, chunks = int_at(job, J_SUMS), int_at(loop, T.S_CHUNKS)
     for j in range(chunks * captures):
         set_double_at(sums, j, 0.0)
     why = run(job)
@@ -171,9 +163,9 @@ def back(loop, seeds, carry, captured, xs, z, result):
 @compiled("int64(int64, int64, int64, int64, int64)")
 def forward(loop, carry, captured, xs, z):
     """As `iterations.forward`, of any loop."""
-    if load_int(loop + 8 * T.S_CHUNKS) == 0:
+    if int_at(loop, T.S_CHUNKS) == 0:
         return carried_forward(loop, carry, captured, xs, z)
-    job = _job(loop, load_int(loop + 8 * T.S_GENERATION), captured, xs, z, 0, 0)
+    job = _job(loop, int_at(loop, T.S_GENERATION), captured, xs, z, 0, 0)
     if job == 0:
         return R.NO_MEMORY
     why = run(job)
@@ -189,19 +181,19 @@ def forward(loop, carry, captured, xs, z):
 @compiled("void(int64, int64, int64, int64)")
 def forward_call(args, dims, steps, loop):
     """`forward` of carry, captured values, rows, result, and a number: whether all is well."""
-    why = forward(loop, load_int(args), load_int(args + 8), load_int(args + 16), load_int(args + 24))
-    store_double(load_int(args + 32), 1.0 if why <= R.STOPPED else 0.0)
+    why = forward(loop, int_at(args, 0), int_at(args, 1), int_at(args, 2), int_at(args, 3))
+    store_double(int_at(args, 4), 1.0 if why <= R.STOPPED else 0.0)
 
 
 @compiled("void(int64, int64, int64, int64)")
 def back_call(args, dims, steps, loop):
     """`back` of adjoints, carry, captured values, rows, what is kept, result, and a number: whether all is well."""
-    result = load_int(args + 40)
-    length = load_int(loop + 8 * T.S_CARRY) + load_int(loop + 8 * T.S_CAPTURED)
+    result = int_at(args, 5)
+    length = int_at(loop, T.S_CARRY) + int_at(loop, T.S_CAPTURED)
     # (Where nothing is carried, each iteration writes the adjoints of its element.)
-    if load_int(loop + 8 * T.S_CHUNKS) == 0:
-        length += load_int(loop + 8 * T.S_ROWS) * load_int(loop + 8 * T.S_ELEMENT)
+    if int_at(loop, T.S_CHUNKS) == 0:
+        length += int_at(loop, T.S_ROWS) * int_at(loop, T.S_ELEMENT)
     for k in range(length):
-        store_double(result + 8 * k, 0.0)
-    why = back(loop, load_int(args), load_int(args + 8), load_int(args + 16), load_int(args + 24), load_int(args + 32), result)
-    store_double(load_int(args + 48), 1.0 if why == R.MORE else 0.0)
+        set_double_at(result, k, 0.0)
+    why = back(loop, int_at(args, 0), int_at(args, 1), int_at(args, 2), int_at(args, 3), int_at(args, 4), result)
+    store_double(int_at(args, 6), 1.0 if why == R.MORE else 0.0)

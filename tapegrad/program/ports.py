@@ -69,11 +69,7 @@ def inputs_of(tape):
     elements = {}
     for k, position, slot in tape.elements:
         elements.setdefault(k, []).append((position, slot))
-    return [
-        Port(meta, tape.leaves[k], elements.get(k, ()))
-        for k, meta in enumerate(tape.inputs)
-        if tape.wanted[k]
-    ]
+    return [Port(meta, tape.leaves[k], elements.get(k, ())) for k, meta in enumerate(tape.inputs) if tape.wanted[k]]
 
 
 def outputs_of(tape):

@@ -8,7 +8,7 @@ host function, the rule of a custom primitive), or a result that does not lie in
 import numpy as np
 
 from ..codegen.compile import compiled, helper, plain_address
-from ..codegen.memory import copy_bytes, load_double, load_float, load_int, store_int
+from ..codegen.memory import copy_bytes, int_at, load_number, set_int_at
 from ..interpreter.native import data_address
 from ..tape.meta import SCALAR
 from . import walk as W
@@ -24,54 +24,49 @@ R_PARAMETERS, R_BACKWARD, R_GUARDS, R_LISTS = range(4)
 @helper
 def _has(words, infinities):
     """Whether there is NaN in an array, or one of `infinities`."""
-    size, last, lines = load_int(words + 8), words + 8 + 16 * load_int(words + 16), 1
+    size, last, lines = int_at(words, 1), words + 8 + 16 * int_at(words, 2), 1
     for axis in range(words + 24, last, 16):
-        lines *= load_int(axis)
+        lines *= int_at(axis, 0)
     for line in range(lines):
-        at, rest = load_int(words), line
+        at, rest = int_at(words, 0), line
         for axis in range(words + 24, last, 16):
-            at += rest % load_int(axis) * load_int(axis + 8)
-            rest //= load_int(axis)
-        for _ in range(load_int(last)):
-            number = load_double(at) if size == 8 else load_float(at)
+            at += rest % int_at(axis, 0) * int_at(axis, 1)
+            rest //= int_at(axis, 0)
+        for _ in range(int_at(last, 0)):
+            number = load_number(at, size)
             if number != number or infinities and number - number != 0.0:
                 return True
-            at += load_int(last + 8)
+            at += int_at(last, 1)
     return False
 
 
 @compiled("int64(int64, int64, int64)")
 def code(inputs, outputs, block):
     """The machine code of all replays."""
-    p = load_int(block + 8 * R_PARAMETERS)
-    store_int(p + 8 * W.P_INPUTS, inputs)
-    store_int(p + 8 * W.P_BACKWARD, load_int(block + 8 * R_BACKWARD))
+    p = int_at(block, R_PARAMETERS)
+    set_int_at(p, W.P_INPUTS, inputs, W.P_BACKWARD, int_at(block, R_BACKWARD))
     why = replay(p)
     if why == W.AT_GUARD:
-        return load_int(p + 8 * W.P_STOPPED)
+        return int_at(p, W.P_STOPPED)
     if why == W.FAILED:
         # The function itself has to say what it does there.
-        return load_int(block + 8 * R_GUARDS)
+        return int_at(block, R_GUARDS)
     if why != W.DONE:
         return BROKEN
-    at = block + 8 * R_LISTS
-    count = load_int(at)
-    at += 8
-    for _ in range(count):
-        copy_bytes(load_int(outputs + 8 * load_int(at)), load_int(at + 8), load_int(at + 16))
-        at += 24
-    count = load_int(at)
-    at += 8
-    for _ in range(count):
-        parts, at = load_int(at), at + 8
+    end = block + 8 * (R_LISTS + 1 + 3 * int_at(block, R_LISTS))
+    for row in range(block + 8 * (R_LISTS + 1), end, 24):
+        copy_bytes(int_at(outputs, int_at(row, 0)), int_at(row, 1), int_at(row, 2))
+    at = end + 8
+    for _ in range(int_at(end, 0)):
+        parts, at = int_at(at, 0), at + 8
         bad = _has(at, parts == 1)
         for k in range(parts):
             if bad and k > 0:
                 bad = not _has(at, True)
-            at += 24 + 16 * load_int(at + 16)
+            at += 24 + 16 * int_at(at, 2)
         if bad:
             # The function itself has to say what NumPy does there.
-            return load_int(block + 8 * R_GUARDS)
+            return int_at(block, R_GUARDS)
     return FINE
 
 

@@ -280,9 +280,7 @@ class EntryLayout:
         root = self._roots.get(x)
         if root is None or root in self.kept_roots or self.tape.records["op"][root] == ARRAY_LEAF or self.arrays[x] is not self.arrays[root]:
             return False
-        if value > 0 and self._roots.get(value) == root:
-            return False
-        return self._last_read(root) <= item.slot
+        return not (value > 0 and self._roots.get(value) == root) and self._last_read(root) <= item.slot
 
     # -- adjoints ------------------------------------------------------------------
     def _signature(self, item, signature):

@@ -6,7 +6,7 @@ by the iterations themselves.
 """
 
 from ..codegen.compile import compiled, helper
-from ..codegen.memory import call3_int, call4_int, copy_bytes, double_at, load_byte, load_int, set_double_at, store_byte, store_int
+from ..codegen.memory import call3_int, call4_int, copy_bytes, double_at, int_at, load_byte, set_double_at, set_int_at, store_byte
 from ..rules.loops import CAPTURED_BAR, CARRY, CARRY_BAR, NEXT, NEXT_BAR, ROW_NUMBER
 from .executable import X_CODE, give_back, taken
 from .status import FINE
@@ -43,102 +43,91 @@ NEVER = 1 << 62
 @helper
 def _address(p, words):
     """Of a place in this iteration, given as base, offset and stride."""
-    row = load_int(p + 8 * (T_BASES + ROW_NUMBER))
-    return load_int(p + 8 * (T_BASES + load_int(words))) + load_int(words + 8) + load_int(words + 16) * row
+    row = int_at(p, T_BASES + ROW_NUMBER)
+    return int_at(p, T_BASES + int_at(words, 0)) + int_at(words, 1) + int_at(words, 2) * row
 
 
 @helper
 def _table(p, words, at, table):
     """Write a table of addresses; returns where the list has ended."""
-    count = load_int(words + 8 * at)
-    at += 1
+    count = int_at(words, at)
     for k in range(count):
-        store_int(table + 8 * k, _address(p, words + 8 * at))
-        at += 3
-    return at
+        set_int_at(table, k, _address(p, words + 8 * (at + 1 + 3 * k)))
+    return at + 1 + 3 * count
 
 
 @helper
 def _exchange(p, one, other):
     one, other = p + 8 * (T_BASES + one), p + 8 * (T_BASES + other)
-    before = load_int(one)
-    store_int(one, load_int(other))
-    store_int(other, before)
+    before = int_at(one, 0)
+    set_int_at(one, 0, int_at(other, 0))
+    set_int_at(other, 0, before)
 
 
 @compiled("int64(int64, int64, int64, int64)")
 def iterations(p, words, block, count):
     """So many iterations on a path that the interpreter runs (`kernel.emit` has it of a kernel); returns how many there were."""
-    code, inputs = load_int(load_int(words + 8 * P_EXECUTABLE) + 8 * X_CODE), load_int(p + 8 * T_SCRATCH)
-    outputs = inputs + 8 * load_int(words + 8 * P_LISTS)
-    part, sums = load_int(p + 8 * (T_BASES + CAPTURED_BAR)), load_int(p + 8 * T_SUMS)
+    code, inputs = int_at(int_at(words, P_EXECUTABLE), X_CODE), int_at(p, T_SCRATCH)
+    outputs = inputs + 8 * int_at(words, P_LISTS)
+    part, sums = int_at(p, T_BASES + CAPTURED_BAR), int_at(p, T_SUMS)
     done, status = 0, FINE
     while done < count:
-        at = _table(p, words, P_LISTS, inputs)
-        at = _table(p, words, at, outputs)
-        constants = load_int(words + 8 * at)
-        at += 1
-        for _ in range(constants):
-            copy_bytes(_address(p, words + 8 * at), load_int(words + 8 * at + 32), load_int(words + 8 * at + 24))
-            at += 5
+        at = _table(p, words, _table(p, words, P_LISTS, inputs), outputs)
+        end = at + 1 + 5 * int_at(words, at)
+        for row in range(words + 8 * (at + 1), words + 8 * end, 40):
+            copy_bytes(_address(p, row), int_at(row, 4), int_at(row, 3))
         status = call3_int(code, inputs, outputs, block)
         if status != FINE:
             break
-        parts = load_int(words + 8 * at)
-        at += 1
-        for _ in range(parts):
-            of_iteration, total = part + load_int(words + 8 * at), sums + load_int(words + 8 * at + 8)
-            for k in range(load_int(words + 8 * at + 16)):
+        for row in range(words + 8 * (end + 1), words + 8 * (end + 1 + 3 * int_at(words, end)), 24):
+            of_iteration, total = part + int_at(row, 0), sums + int_at(row, 1)
+            for k in range(int_at(row, 2)):
                 set_double_at(total, k, double_at(total, k) + double_at(of_iteration, k))
-            at += 3
         _exchange(p, CARRY, NEXT)
         _exchange(p, NEXT_BAR, CARRY_BAR)
         for k in range(BASES):
             base = p + 8 * (T_BASES + k)
-            store_int(base, load_int(base) + load_int(base + 8 * BASES))
+            set_int_at(base, 0, int_at(base, 0) + int_at(base, BASES))
         done += 1
-    store_int(p + 8 * T_STATUS, status)
+    set_int_at(p, T_STATUS, status)
     return done
 
 
 @helper
 def place(p, base, address, step):
     """Let a base begin somewhere, and go on by so many bytes (of the number of a row: rows) from iteration to iteration."""
-    store_int(p + 8 * (T_BASES + base), address)
-    store_int(p + 8 * (T_STEPS + base), step)
+    set_int_at(p, T_BASES + base, address, T_STEPS + base, step)
 
 
 @helper
 def _place_row(p, iteration, direction):
     """Let the number of the row be that of this iteration, to go on forward (1) or back (-1)."""
-    step = load_int(p + 8 * T_STEP)
-    place(p, ROW_NUMBER, load_int(p + 8 * T_FIRST) + iteration * step, direction * step)
+    step = int_at(p, T_STEP)
+    place(p, ROW_NUMBER, int_at(p, T_FIRST) + iteration * step, direction * step)
 
 
 @helper
 def hold(p):
     """Take a block of each path, for as long as this run is in its iterations: (address, what is to be given back) of each."""
-    table, at = load_int(p + 8 * T_TABLE), load_int(p + 8 * T_BLOCKS)
-    for k in range(load_int(p + 8 * T_PATHS)):
-        block, mine = taken(load_int(load_int(table + 8 * k) + 8 * P_EXECUTABLE))
-        store_int(at, block)
-        store_int(at + 8, mine)
-        at += 16
+    table, blocks = int_at(p, T_TABLE), int_at(p, T_BLOCKS)
+    for k in range(int_at(p, T_PATHS)):
+        block, mine = taken(int_at(int_at(table, k), P_EXECUTABLE))
+        set_int_at(blocks, 2 * k, block, 2 * k + 1, mine)
 
 
 @helper
 def let_go(p):
     """Give these blocks back."""
-    at = load_int(p + 8 * T_BLOCKS)
-    for k in range(load_int(p + 8 * T_PATHS)):
-        give_back(load_int(at + 16 * k + 8))
+    at = int_at(p, T_BLOCKS)
+    for k in range(int_at(p, T_PATHS)):
+        give_back(int_at(at, 1 + 2 * k))
 
 
 @helper
 def _keep(p, iteration, row, width):
     """Keep the carry before this iteration, counted from the first, if it is the iteration of one that is kept; returns where it is (0: nowhere)."""
-    capacity, stride = load_int(p + 8 * T_CAPACITY), load_int(p + 8 * T_STRIDE)
-    kept, store, dense = load_int(p + 8 * T_KEPT), load_int(p + 8 * T_STORE), load_int(p + 8 * T_DENSE)
+    capacity, stride = int_at(p, T_CAPACITY), int_at(p, T_STRIDE)
+    kept, store, dense = int_at(p, T_KEPT), int_at(p, T_STORE), int_at(p, T_DENSE)
     coarse = _before_dense(p)
     if iteration >= dense:
         store += (coarse + iteration - dense) * width
@@ -152,48 +141,47 @@ def _keep(p, iteration, row, width):
             copy_bytes(store + k * width, store + 2 * k * width, width)
         kept = (kept + 1) // 2
         stride *= 2
-        store_int(p + 8 * T_STRIDE, stride)
-        store_int(p + 8 * T_KEPT, kept)
+        set_int_at(p, T_STRIDE, stride, T_KEPT, kept)
         if iteration != kept * stride:
             return 0
     store += kept * width
     copy_bytes(store, row, width)
-    store_int(p + 8 * T_KEPT, kept + 1)
+    set_int_at(p, T_KEPT, kept + 1)
     return store
 
 
 @helper
 def _before_dense(p):
     """For how many carries there is room before those that are all kept."""
-    capacity = load_int(p + 8 * T_CAPACITY)
-    return capacity if load_int(p + 8 * T_DENSE) == NEVER else capacity - load_int(p + 8 * T_LOGGED)
+    capacity = int_at(p, T_CAPACITY)
+    return capacity if int_at(p, T_DENSE) == NEVER else capacity - int_at(p, T_LOGGED)
 
 
 @helper
 def _beside(p, iteration):
     """How many iterations from this one on, whose carry is kept, have carries that are kept one behind the other, with room for one more."""
-    dense, coarse = load_int(p + 8 * T_DENSE), _before_dense(p)
+    dense, coarse = int_at(p, T_DENSE), _before_dense(p)
     if iteration >= dense:
-        return load_int(p + 8 * T_CAPACITY) - 1 - (coarse + iteration - dense)
-    return min(dense, coarse - 1) - iteration if load_int(p + 8 * T_STRIDE) == 1 else 0
+        return int_at(p, T_CAPACITY) - 1 - (coarse + iteration - dense)
+    return min(dense, coarse - 1) - iteration if int_at(p, T_STRIDE) == 1 else 0
 
 
 @helper
 def _apart(p, iteration):
     """How many iterations there are from this one to the next one whose carry is kept."""
-    dense = load_int(p + 8 * T_DENSE)
+    dense = int_at(p, T_DENSE)
     if iteration >= dense:
         return 1
-    return (min(dense, load_int(p + 8 * T_KEPT) * load_int(p + 8 * T_STRIDE)) if _before_dense(p) > 0 else dense) - iteration
+    return (min(dense, int_at(p, T_KEPT) * int_at(p, T_STRIDE)) if _before_dense(p) > 0 else dense) - iteration
 
 
 @compiled("int64(int64)")
 def advance(p):
     """Run iterations; returns why it has ended."""
-    iteration, limit, begin, width = load_int(p + 8 * T_ITERATION), load_int(p + 8 * T_LIMIT), load_int(p + 8 * T_BEGIN), load_int(p + 8 * T_WIDTH)
-    paths, table, recent = load_int(p + 8 * T_PATHS), load_int(p + 8 * T_TABLE), load_int(p + 8 * T_RECENT)
-    rows, logged, blocks = load_int(p + 8 * T_ROWS), load_int(p + 8 * T_LOGGED), load_int(p + 8 * T_BLOCKS)
-    first, log = begin + load_int(p + 8 * T_FROM), load_int(p + 8 * T_LOG)
+    iteration, limit, begin, width = int_at(p, T_ITERATION), int_at(p, T_LIMIT), int_at(p, T_BEGIN), int_at(p, T_WIDTH)
+    paths, table, recent = int_at(p, T_PATHS), int_at(p, T_TABLE), int_at(p, T_RECENT)
+    rows, logged, blocks = int_at(p, T_ROWS), int_at(p, T_LOGGED), int_at(p, T_BLOCKS)
+    first, log = begin + int_at(p, T_FROM), int_at(p, T_LOG)
     if paths == 0:
         return NO_PATH
     hold(p)
@@ -211,10 +199,10 @@ def advance(p):
             place(p, CARRY, row, 0)
             place(p, NEXT, rows + (1 - (iteration & 1)) * width, 0)
         _place_row(p, iteration, 1)
-        words = load_int(table + 8 * recent)
-        stops = load_int(words + 8 * P_STOPS)
-        done = call4_int(load_int(words + 8 * P_TURNS), p, words, load_int(blocks + 16 * recent), 1 if stops != 0 else count)
-        status = load_int(p + 8 * T_STATUS)
+        words = int_at(table, recent)
+        stops = int_at(words, P_STOPS)
+        done = call4_int(int_at(words, P_TURNS), p, words, int_at(blocks, 2 * recent), 1 if stops != 0 else count)
+        status = int_at(p, T_STATUS)
         if done > 0:
             tried = 0
             for k in range(max(iteration - first, 0), min(iteration + done - first, logged)):
@@ -222,8 +210,8 @@ def advance(p):
             iteration += done
             if at != 0:
                 copy_bytes(rows + (iteration & 1) * width, at + done * width, width)
-                if iteration - begin <= load_int(p + 8 * T_DENSE):
-                    store_int(p + 8 * T_KEPT, iteration - begin)
+                if iteration - begin <= int_at(p, T_DENSE):
+                    set_int_at(p, T_KEPT, iteration - begin)
         if status >= 0:
             # The iteration goes another way; or none that is known.
             tried += 1
@@ -238,21 +226,20 @@ def advance(p):
             why = STOPPED
             break
     let_go(p)
-    store_int(p + 8 * T_ITERATION, iteration)
-    store_int(p + 8 * T_RECENT, recent)
+    set_int_at(p, T_ITERATION, iteration, T_RECENT, recent)
     return why
 
 
 @helper
 def pull(p, low, iteration, store, log):
     """The way back over iterations whose carries are kept, from `iteration` down to `low`, at which rows and log begin."""
-    width, table, blocks = load_int(p + 8 * T_WIDTH), load_int(p + 8 * T_TABLE), load_int(p + 8 * T_BLOCKS)
-    rows = load_int(p + 8 * T_ROWS)
+    width, table, blocks = int_at(p, T_WIDTH), int_at(p, T_TABLE), int_at(p, T_BLOCKS)
+    rows = int_at(p, T_ROWS)
     while iteration > low:
         path, below = load_byte(log + iteration - 1 - low), iteration - 1
         while below > low and load_byte(log + below - 1 - low) == path:
             below -= 1
-        if path >= load_int(p + 8 * T_PATHS):
+        if path >= int_at(p, T_PATHS):
             return UNKNOWN
         place(p, CARRY, store + (iteration - 1 - low) * width, -width)
         # It is not written: it goes along, since the two are exchanged.
@@ -260,8 +247,8 @@ def pull(p, low, iteration, store, log):
         place(p, NEXT_BAR, rows + (iteration & 1) * width, 0)
         place(p, CARRY_BAR, rows + (1 - (iteration & 1)) * width, 0)
         _place_row(p, iteration - 1, -1)
-        words = load_int(table + 8 * path)
-        if call4_int(load_int(words + 8 * P_TURNS), p, words, load_int(blocks + 16 * path), iteration - below) != iteration - below:
+        words = int_at(table, path)
+        if call4_int(int_at(words, P_TURNS), p, words, int_at(blocks, 2 * path), iteration - below) != iteration - below:
             return UNKNOWN
         iteration = below
     return MORE

@@ -575,9 +575,7 @@ def _replaced(value, live):
         return HostOperand(len(live) - 1)
     if isinstance(value, (list, tuple)):
         return type(value)(_replaced(part, live) for part in value)
-    if isinstance(value, dict):
-        return {k: _replaced(v, live) for k, v in value.items()}
-    return value
+    return {k: _replaced(v, live) for k, v in value.items()} if isinstance(value, dict) else value
 
 
 def filled(layout, values):
@@ -586,9 +584,7 @@ def filled(layout, values):
         return values[layout]
     if isinstance(layout, (list, tuple)):
         return type(layout)(filled(part, values) for part in layout)
-    if isinstance(layout, dict):
-        return {k: filled(v, values) for k, v in layout.items()}
-    return layout
+    return {k: filled(v, values) for k, v in layout.items()} if isinstance(layout, dict) else layout
 
 
 def _same(a, b):

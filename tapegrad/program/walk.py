@@ -18,13 +18,13 @@ from ..codegen.memory import (
     call6_int,
     copy_bytes,
     differ,
+    double_at,
     fill_bytes,
     free_block,
-    load_double,
-    load_int,
+    int_at,
     new_block,
-    store_double,
-    store_int,
+    set_double_at,
+    set_int_at,
 )
 from ..interpreter.calls import SIZE
 from ..interpreter.program import KEPT_AT, REGISTERS_AT, W_ADJOINT, W_RECORDS, W_RUN, W_SCRATCH, W_SLOTS, WORDS
@@ -66,49 +66,48 @@ DONE, AT_HOST, AT_GUARD, FAILED, UNKNOWN = range(5)
 @compiled("int64(int64)")
 def forward(p):
     """Go on with the stream at word ``p[P_AT]``; returns why it stopped, and at what in ``p[P_STOPPED]``."""
-    stream, records = load_int(p + 8 * P_STREAM), load_int(p + 8 * W_RECORDS)
-    values, run, scratch = load_int(p + 8 * P_VALUES), load_int(p + 8 * W_RUN), load_int(p + 8 * W_SCRATCH)
+    stream, records = int_at(p, P_STREAM), int_at(p, W_RECORDS)
+    values, run, scratch = int_at(p, P_VALUES), int_at(p, W_RUN), int_at(p, W_SCRATCH)
     regs = scratch + REGISTERS_AT
-    at = stream + 8 * load_int(p + 8 * P_AT)
+    at = stream + 8 * int_at(p, P_AT)
     while True:
-        code = load_int(at)
+        code = int_at(at, 0)
         if code == SCALARS:
-            after = call4_int(values, records, 0, load_int(at + 8), load_int(at + 16))
-            if after <= load_int(at + 16):
-                store_int(p + 8 * P_STOPPED, after)
+            after = call4_int(values, records, 0, int_at(at, 1), int_at(at, 2))
+            if after <= int_at(at, 2):
+                set_int_at(p, P_STOPPED, after)
                 return UNKNOWN
             at += 24
         elif code == PROGRAM:
-            count = load_int(at + 24)
+            count = int_at(at, 3)
             for k in range(count):
-                store_int(regs + 8 * load_int(at + 32 + 16 * k), load_int(at + 40 + 16 * k))
-            if call6_int(run, load_int(at + 8), regs, records, 0, load_int(at + 16), scratch) != 0:
-                store_int(p + 8 * P_STOPPED, load_int(at + 16))
+                set_int_at(regs, int_at(at, 4 + 2 * k), int_at(at, 5 + 2 * k))
+            if call6_int(run, int_at(at, 1), regs, records, 0, int_at(at, 2), scratch) != 0:
+                set_int_at(p, P_STOPPED, int_at(at, 2))
                 return FAILED
             at += 32 + 16 * count
         elif code == COMPARE:
-            how, x, y = load_int(at + 16), load_double(load_int(at + 24)), load_double(load_int(at + 32))
+            how, x, y = int_at(at, 2), double_at(int_at(at, 3), 0), double_at(int_at(at, 4), 0)
             outcome = (
                 x < y if how == 0 else x <= y if how == 1 else x > y if how == 2 else x >= y if how == 3
                 else x == y if how == 4 else x != y
             )
-            if outcome != (load_int(at + 40) != 0):
-                store_int(p + 8 * P_STOPPED, load_int(at + 8))
+            if outcome != (int_at(at, 5) != 0):
+                set_int_at(p, P_STOPPED, int_at(at, 1))
                 return AT_GUARD
             at += 48
         elif code == GUARD:
-            if differ(load_int(at + 16), load_int(at + 32), load_int(at + 24)) != 0:
-                store_int(p + 8 * P_STOPPED, load_int(at + 8))
+            if differ(int_at(at, 2), int_at(at, 4), int_at(at, 3)) != 0:
+                set_int_at(p, P_STOPPED, int_at(at, 1))
                 return AT_GUARD
             at += 40
         elif code == COLLECT:
-            target, count = load_int(at + 8), load_int(at + 16)
+            target, count = int_at(at, 1), int_at(at, 2)
             for k in range(count):
-                store_double(target + 8 * k, load_double(load_int(at + 24 + 8 * k)))
+                set_double_at(target, k, double_at(int_at(at, 3 + k), 0))
             at += 24 + 8 * count
         elif code == HOST:
-            store_int(p + 8 * P_STOPPED, load_int(at + 8))
-            store_int(p + 8 * P_AT, (at + 16 - stream) // 8)
+            set_int_at(p, P_STOPPED, int_at(at, 1), P_AT, (at + 16 - stream) // 8)
             return AT_HOST
         else:
             return DONE
@@ -117,41 +116,32 @@ def forward(p):
 @compiled("void(int64)")
 def enter(p):
     """Bring the inputs to their slots."""
-    records, inputs = load_int(p + 8 * W_RECORDS), load_int(p + 8 * P_INPUTS)
-    at = load_int(p + 8 * P_ELEMENTS)
-    count = load_int(at)
-    at += 8
-    for _ in range(count):
-        value = load_double(load_int(inputs + 8 * load_int(at)) + 8 * load_int(at + 8))
-        store_double(records + SIZE * load_int(at + 16) + VALUE, value)
-        at += 24
-    at = load_int(p + 8 * P_ARRAYS)
-    count = load_int(at)
-    at += 8
-    for _ in range(count):
-        copy_bytes(load_int(at + 8), load_int(inputs + 8 * load_int(at)), load_int(at + 16))
-        at += 24
-    store_int(p + 8 * P_AT, 0)
+    records, inputs = int_at(p, W_RECORDS), int_at(p, P_INPUTS)
+    at = int_at(p, P_ELEMENTS)
+    for row in range(at + 8, at + 8 + 24 * int_at(at, 0), 24):
+        value = double_at(int_at(inputs, int_at(row, 0)), int_at(row, 1))
+        set_double_at(records + SIZE * int_at(row, 2) + VALUE, 0, value)
+    at = int_at(p, P_ARRAYS)
+    for row in range(at + 8, at + 8 + 24 * int_at(at, 0), 24):
+        copy_bytes(int_at(row, 1), int_at(inputs, int_at(row, 0)), int_at(row, 2))
+    set_int_at(p, P_AT, 0)
 
 
 @compiled("int64(int64)")
 def seed(p):
     """Zero the adjoints, but for the seeds; returns the highest slot of these, above which there is nothing to sweep."""
-    adjoint, kept = load_int(p + 8 * W_ADJOINT), load_int(load_int(p + 8 * W_SCRATCH) + KEPT_AT)
-    fill_bytes(adjoint, 0, 8 * load_int(p + 8 * W_SLOTS))
+    adjoint, kept = int_at(p, W_ADJOINT), int_at(int_at(p, W_SCRATCH) + KEPT_AT, 0)
+    fill_bytes(adjoint, 0, 8 * int_at(p, W_SLOTS))
     # Seeds: (slot, address, nbytes of an array or 0); each slot once.
-    at = load_int(p + 8 * P_SEEDS)
-    count, highest = load_int(at), 0
-    at += 8
-    for _ in range(count):
-        slot, seed, nbytes = load_int(at), load_int(at + 8), load_int(at + 16)
+    at, highest = int_at(p, P_SEEDS), 0
+    for row in range(at + 8, at + 8 + 24 * int_at(at, 0), 24):
+        slot, seed, nbytes = int_at(row, 0), int_at(row, 1), int_at(row, 2)
         word, highest = adjoint + 8 * slot, max(highest, slot)
         if nbytes == 0:
-            store_double(word, load_double(word) + load_double(seed))
+            set_double_at(word, 0, double_at(word, 0) + double_at(seed, 0))
         else:
-            store_int(word, new_block(kept, nbytes, 0))
-            copy_bytes(load_int(word), seed, nbytes)
-        at += 24
+            set_int_at(word, 0, new_block(kept, nbytes, 0))
+            copy_bytes(int_at(word, 0), seed, nbytes)
     return highest
 
 
@@ -160,7 +150,7 @@ def sweep(p, high, low):
     """Sweep back from `high` to `low`; returns `DONE`, or `UNKNOWN`."""
     at = reverse(p, high, low, 0)
     if at < low - 1:
-        store_int(p + 8 * P_STOPPED, NOT_KNOWN - at)
+        set_int_at(p, P_STOPPED, NOT_KNOWN - at)
         return UNKNOWN
     return DONE
 
@@ -168,33 +158,28 @@ def sweep(p, high, low):
 @compiled("void(int64)")
 def deliver(p):
     """Bring the gradients out."""
-    adjoint, kept = load_int(p + 8 * W_ADJOINT), load_int(load_int(p + 8 * W_SCRATCH) + KEPT_AT)
+    adjoint, kept = int_at(p, W_ADJOINT), int_at(int_at(p, W_SCRATCH) + KEPT_AT, 0)
     # Gradients: (target, nbytes, slot of the array or 0), then elements (target, slot).
-    at = load_int(p + 8 * P_GRADIENTS)
-    count = load_int(at)
-    at += 8
-    for _ in range(count):
-        target, nbytes, slot = load_int(at), load_int(at + 8), load_int(at + 16)
-        gradient = load_int(adjoint + 8 * slot) if slot != 0 else 0
+    at = int_at(p, P_GRADIENTS)
+    end = at + 8 + 24 * int_at(at, 0)
+    for row in range(at + 8, end, 24):
+        target, nbytes, slot = int_at(row, 0), int_at(row, 1), int_at(row, 2)
+        gradient = int_at(adjoint, slot) if slot != 0 else 0
         if gradient != 0:
             copy_bytes(target, gradient, nbytes)
             free_block(kept, gradient)
-            store_int(adjoint + 8 * slot, 0)
+            set_int_at(adjoint, slot, 0)
         else:
             fill_bytes(target, 0, nbytes)
-        at += 24
-    count = load_int(at)
-    at += 8
-    for _ in range(count):
-        target = load_int(at)
-        store_double(target, load_double(target) + load_double(adjoint + 8 * load_int(at + 8)))
-        at += 16
+    for row in range(end + 8, end + 8 + 16 * int_at(end, 0), 16):
+        target = int_at(row, 0)
+        set_double_at(target, 0, double_at(target, 0) + double_at(adjoint, int_at(row, 1)))
 
 
 @compiled("int64(int64)")
 def backward(p):
     """Sweep back from the seeds, and bring the gradients out; returns what `sweep` does."""
-    why = sweep(p, seed(p), load_int(p + 8 * P_LOW))
+    why = sweep(p, seed(p), int_at(p, P_LOW))
     if why == DONE:
         deliver(p)
     return why
@@ -207,15 +192,15 @@ def rows(p, start, stop, copies):
     The gradients become the rows from `start` to `stop` of matrices of zeros.  `copies`: (matrix, gradient, bytes), after their number.
     """
     for row in range(start, stop):
-        seeds = load_int(p + 8 * P_SEEDS)
-        if load_int(seeds) != 0:
+        seeds = int_at(p, P_SEEDS)
+        if int_at(seeds, 0) != 0:
             why = backward(p)
             if why != DONE:
                 return why
-            for k in range(load_int(copies)):
+            for k in range(int_at(copies, 0)):
                 at = copies + 8 + 24 * k
-                copy_bytes(load_int(at) + row * load_int(at + 16), load_int(at + 8), load_int(at + 16))
-        store_int(p + 8 * P_SEEDS, seeds + 8 + 24 * load_int(seeds))
+                copy_bytes(int_at(at, 0) + row * int_at(at, 2), int_at(at, 1), int_at(at, 2))
+        set_int_at(p, P_SEEDS, seeds + 8 + 24 * int_at(seeds, 0))
     return DONE
 
 
@@ -225,9 +210,7 @@ def resume(p):
     why = forward(p)
     if why != DONE:
         return why
-    if load_int(p + 8 * P_BACKWARD) != 0:
-        return backward(p)
-    return DONE
+    return backward(p) if int_at(p, P_BACKWARD) != 0 else DONE
 
 
 @compiled("int64(int64)")

@@ -323,6 +323,4 @@ class Workspace(EntryLayout):
         slot, description = self.tape.outputs[k]
         if not slot:
             return description
-        if description is SCALAR:
-            return float(self.words[slot, VALUE // 8])
-        return normalise(self.arrays[slot].copy())
+        return float(self.words[slot, VALUE // 8]) if description is SCALAR else normalise(self.arrays[slot].copy())

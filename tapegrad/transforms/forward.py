@@ -29,7 +29,7 @@ from ..autograd.nested import taped
 from ..common.dtypes import check_derivative, check_returned
 from ..common.errors import StructureError
 from ..common.registry import registry
-from ..common.tree import REGISTERED, flatten, leaf_names, unflatten
+from ..common.tree import REGISTERED, beside, flatten, leaf_names, unflatten
 from ..program.evaluation import on_tensors
 from ..tape.places import function_name
 
@@ -38,7 +38,7 @@ X = TypeVar("X", bound=Any)
 
 _LEVELS = itertools.count(LEVELS_APART, LEVELS_APART)
 
-#: Tangents that share one pass of `jacfwd`.
+#: Tangents that share one pass of `jacfwd`: a power of two, no less than are left.
 MOST_LANES, FEWEST_LANES = 16, 4
 
 
@@ -61,27 +61,15 @@ def _partners(structure, thing, what):
     kind, keys = structure.kind, structure.keys
     if kind is None:
         return [joined(thing)]
-    if kind is complex and np.ndim(thing) == np.ndim(thing):
+    if kind is complex:
         return [*(registry.objects.split(thing) or (thing, np.zeros_like(thing)))]
-    if kind is dict:
-        fits, parts = isinstance(thing, dict) and thing.keys() == {*keys}, lambda: [thing[key] for key in keys]
-        shape = f"dict with the keys {list(keys)}"
-    elif kind in REGISTERED:
-        if not structure.count:
-            return []
-        held = REGISTERED[kind][0](thing) if type(thing) is kind else None
-        fits, parts, shape = held is not None and len(held[0]) == len(keys), lambda: held[0], kind.__name__
-    elif issubclass(kind, (tuple, list)):
-        fits, parts = isinstance(thing, (tuple, list)) and len(thing) == len(keys), lambda: thing
-        shape = f"{kind.__name__} of {len(keys)}"
-    else:
-        fits, parts, shape = type(thing) is kind, lambda: [getattr(thing, key) for key in keys], kind.__name__
-    if not fits:
-        raise StructureError(f"{what}: a {shape} has a partner that is {_described(thing)}")
-    leaves = []
-    for part, inner in zip(parts(), structure.parts):
-        leaves += _partners(inner, part, what)
-    return leaves
+    if kind in REGISTERED and not structure.count:
+        return []
+    parts = beside(structure, thing)
+    if parts is None:
+        sizes = f" with the keys {list(keys)}" if kind is dict else f" of {len(keys)}" if issubclass(kind, (tuple, list)) else ""
+        raise StructureError(f"{what}: a {kind.__name__}{sizes} has a partner that is {_described(thing)}")
+    return [leaf for part, inner in zip(parts, structure.parts) for leaf in _partners(inner, part, what)]
 
 
 def _described(thing):
@@ -191,9 +179,7 @@ def jvp(f: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any]) ->
     """
     for sequence, what in ((primals, "primals"), (tangents, "tangents")):
         if not isinstance(sequence, (tuple, list)):
-            raise StructureError(
-                f"jvp: {what} must be a tuple or list of the arguments, not {_described(sequence)}; write (x,)"
-            )
+            raise StructureError(f"jvp: {what} must be a tuple or list of the arguments, not {_described(sequence)}; write (x,)")
 
     (leaves, structure), what = flatten(tuple(primals)), f"the result of {function_name(f)}"
     values, along = [], []
@@ -288,14 +274,6 @@ def columns(f, argnums):
     return jacobian
 
 
-def lanes_for(rest):
-    """The number of tangents of a pass of dual numbers, if so many are left."""
-    lanes = FEWEST_LANES
-    while lanes < min(rest, MOST_LANES):
-        lanes *= 2
-    return lanes
-
-
 def _jacobian(f, k, args, kwargs, kept=()):
     """The Jacobian in argument `k`, a few columns at a time."""
     value = _entered(args[k], f"argument {k} of {function_name(f)}")
@@ -306,7 +284,7 @@ def _jacobian(f, k, args, kwargs, kept=()):
         if start:
             # The function may have written into an argument: each pass starts from what the caller gave.
             restore(kept)
-        lanes = lanes_for(size - start)
+        lanes = max(FEWEST_LANES, 1 << (min(size - start, MOST_LANES) - 1).bit_length())
         count = min(lanes, size - start)
         with _Level() as level:
             seeds = np.zeros((lanes, size), dtype)

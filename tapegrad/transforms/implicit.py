@@ -406,9 +406,7 @@ def argmin(
             return f(solution.container(x), *unflatten(solution.arguments, list(parameters)))
 
         parameters, both = flatten(arguments)[0], value_and_grad(objective)
-        minimum = optimize.minimize(
-            lambda x: both(np.array(x), *parameters), joined(x0), jac=True, method=method or "BFGS"
-        )
+        minimum = optimize.minimize(lambda x: both(np.array(x), *parameters), joined(x0), jac=True, method=method or "BFGS")
         better = _by_scipy(solution, solution.container(minimum.x), arguments, None)
         if float(np.max(np.abs(better.fun), initial=0.0)) < float(np.max(np.abs(both(minimum.x, *parameters)[1]), initial=0.0)):
             # Newton steps may lead away to another stationary point.

@@ -361,9 +361,7 @@ def not_under_jit(function):
     """`function` as it was before it was given to `jit`."""
     if isinstance(function, Jitted):
         return function.__wrapped__
-    if not isinstance(function, Transformed):
-        return function
-    return of_another(function, not_under_jit)
+    return of_another(function, not_under_jit) if isinstance(function, Transformed) else function
 
 
 def of_another(function, change):

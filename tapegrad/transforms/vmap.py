@@ -16,7 +16,7 @@ from ..array.differentiable import Differentiable
 from ..array.record import tracked
 from ..common.errors import StructureError
 from ..common.keywords import answers
-from ..common.tree import REGISTERED, flatten, flatten_result, has_fields, leaf_names, unflatten
+from ..common.tree import beside, flatten, flatten_result, leaf_names, unflatten
 from ..program.finish import depends
 from ..tape.places import function_name
 from .argnums import is_number
@@ -198,14 +198,9 @@ def _spread(axes, part, what):
     """The axis of each leaf of a structure, by a container of axes that may stand for whole parts of it."""
     if axes is None or is_number(axes) or not part.count:
         return [axes] * part.count
-    if part.kind is dict and type(axes) is dict and axes.keys() == set(part.keys):
-        inside = [axes[key] for key in part.keys]
-    elif part.kind in REGISTERED and type(axes) is part.kind and REGISTERED[part.kind][0](axes)[1] == part.held:
-        inside = REGISTERED[part.kind][0](axes)[0]
-    elif part.kind not in (None, dict) and isinstance(axes, (list, tuple)) and len(axes) == len(part.parts):
+    inside = beside(part, axes)
+    if inside is None:
+        if part.kind in (None, dict) or not isinstance(axes, (list, tuple)) or len(axes) != len(part.parts):
+            raise StructureError(f"{what} has {axes!r} for {part}; give one axis for all of it (an integer, or None), or a container like it")
         inside = axes
-    elif has_fields(part.kind) and type(axes) is part.kind:
-        inside = [getattr(axes, key) for key in part.keys]
-    else:
-        raise StructureError(f"{what} has {axes!r} for {part}; give one axis for all of it (an integer, or None), or a container like it")
     return [axis for one, other in zip(inside, part.parts) for axis in _spread(one, other, what)]

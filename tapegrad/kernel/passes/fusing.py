@@ -68,7 +68,7 @@ def shifts(first, loop, second, other, inside):
     if first.table is not None or second.table is not None:
         # Different elements in different iterations, the same ones in both loops.
         shared = first.table is second.table and first.base == second.base and step == same and not one and not two
-        return (0, 0) if shared and step != 0 and _distinct(first.table) else (-far, far)
+        return (0, 0) if shared and step != 0 and len({*first.table.tolist()}) == len(first.table) else (-far, far)
     if step != same:
         return -far, far
     # They meet where step * k lies in this range.
@@ -96,10 +96,6 @@ def at_once(first, loop, second, other, inside):
     """Whether they meet in the same iteration only, if ever."""
     shift = shifts(first, loop, second, other, inside)
     return shift is not None and (shift[0] > shift[1] or shift == (0, 0))
-
-
-def _distinct(table):
-    return len(set(table.tolist())) == len(table)
 
 
 def operations_of(statements):

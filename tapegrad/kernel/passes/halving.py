@@ -35,9 +35,11 @@ only values need goes to the end.
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
+from ...common.reached import reached
 from .. import ir
 from ..arrays_hosts import part, strides
 from ..cut import costs
@@ -71,27 +73,20 @@ def halve(program):
     products = {}
     for run in [s for s in program.body if isinstance(s, ir.Run) and s.product is not None]:
         target = goes.of(run)
-        for block in parts:
-            if block.output is target and _fills(run, rows, block.count):
-                products[run] = block
+        products.update((run, block) for block in parts if block.output is target and _fills(run, rows, block.count))
     if not products or not all(goes.ends(b) for b in program.outputs):
         return program
     size = max(LEAST, -(-rows // BLOCKS))
     edges = [(start, min(start + size, rows)) for start in range(0, rows, size)]
     body = []
     for statement in program.body:
-        if statement in products:
-            block = products[statement]
-            for start, stop in edges:
-                count = min(block.count, stop - block.left)
-                if count > 0:
-                    body.append(part(statement, start, stop, count))
-        else:
+        block = products.get(statement)
+        if block is None:
             body.append(statement)
-    for start, stop in edges[1:]:
-        for one in parts:
-            for other in parts:
-                body += _mirrored(one, other, start, stop)
+        else:
+            body += [part(statement, start, stop, min(block.count, stop - block.left)) for start, stop in edges if stop > block.left]
+    for (start, stop), one, other in itertools.product(edges[1:], parts, parts):
+        body += _mirrored(one, other, start, stop)
     program.body = body
     return program
 
@@ -152,22 +147,13 @@ class _Destinations:
 
     def _targets(self, load):
         """The outputs to whose element of the same number the value of `load` goes; None among them for anything else."""
-        targets, seen, waiting = set(), {load}, [load]
-        while waiting:
-            value = waiting.pop()
-            for user in self.users.get(value, ()):
-                if isinstance(user, ir.Let):
-                    if user not in seen:
-                        seen.add(user)
-                        waiting.append(user)
-                elif (
-                    isinstance(user, ir.Store) and user.value is value and user.index.plus is not value
-                    and user.buffer.role == ir.OUTPUT and user.index.same(load.index)
-                ):  # fmt: skip
-                    targets.add(user.buffer)
-                else:
-                    targets.add(None)
-        return targets
+
+        def target(user, value):
+            fits = isinstance(user, ir.Store) and user.value is value and user.index.plus is not value
+            return user.buffer if fits and user.buffer.role == ir.OUTPUT and user.index.same(load.index) else None
+
+        values = reached([load], lambda value: [user for user in self.users.get(value, ()) if isinstance(user, ir.Let)])
+        return {target(user, value) for value in values for user in self.users.get(value, ()) if not isinstance(user, ir.Let)}
 
 
 #: Cost of a loop, all iterations together, up to which LLVM writes it out.

@@ -19,6 +19,7 @@ loop::
 other values, stores, temporaries, carries and loops.  Most passes leave dead statements behind, and rely on it.
 """
 
+from ...common.reached import reached
 from ...common.waiting import give_way
 from ...rules import lang as L
 from .. import ir
@@ -157,9 +158,7 @@ class _Simplifier:
     def operand(self, value, let):
         """The operand as an expression: constants are written out where that computes the same."""
         constant = self.constants.get(value)
-        if constant is not None and value.char == let.char and let.char in "df":
-            return constant
-        return L.arg(value)
+        return constant if constant is not None and value.char == let.char and let.char in "df" else L.arg(value)
 
     def _written(self, statement):
         for buffer, index, stores in ir.touched(statement):
@@ -193,25 +192,14 @@ def prune(program):
                 writers.setdefault(buffer, []).append(statement)
     for buffer in program.outputs:
         roots += writers.pop(buffer, ())
-    needed = set(roots)
 
-    def need(statement):
-        if statement not in needed:
-            needed.add(statement)
-            roots.append(statement)
-
-    while roots:
-        statement = roots.pop()
+    def uses(statement):
         give_way()
-        for value in ir.operands(statement):
-            need(value)
-        if isinstance(statement, ir.Carry):
-            need(statement.init)
-            need(statement.next)
+        yield from (statement.init, statement.next) if isinstance(statement, ir.Carry) else ir.operands(statement)
         for buffer, _, stores in ir.touched(statement):
-            if not stores:
-                for writer in writers.pop(buffer, ()):
-                    need(writer)
+            yield from () if stores else writers.pop(buffer, ())
+
+    needed = reached(roots, uses)
 
     def kept(body):
         result = []

@@ -10,12 +10,13 @@ from numba import types
 from numba.extending import is_jitted
 
 from ...codegen.numba_inside import ir
+from ...common.reached import reached
 from ..loops import interval
 from .calls import BLANK, VIEW_ATTRIBUTES, VIEW_FUNCTIONS, VIEW_METHODS, call_of
 from .program import PLAIN, PURE_CALLS
 from .rows import carries, elementwise, is_array
 from .runtime import counted, trips
-from .statements import Refused, is_expr, is_phi, reached, reads
+from .statements import Refused, is_expr, is_phi, reads
 
 _BLIND = ("shape", "size", "ndim", "dtype", "strides", "itemsize", "flags")
 #: Functions and methods that only read their arguments, and whose result shares no memory with them.

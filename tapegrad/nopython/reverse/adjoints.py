@@ -75,13 +75,12 @@ class Adjoints(Activity):
                     self.inside[s.target.name] = operation
 
     def total(self, s):
-        """(array's name, whether it is the mean) of a total of all elements, or None."""
+        """The name of the array, where a statement is the total of all its elements, or None."""
         e, rule = s.value, self.rule(s)
         if rule is None or not is_expr(e, "call") or not is_float(self.p.type_of(s.target.name)) or len(rule.operands) != 1 or rule.uses_axis:
             return None
         function = self.p.callee(e)
-        name = function[1] if isinstance(function, tuple) else {np.sum: "sum", np.mean: "mean"}.get(function)
-        return (rule.operands[0], name == "mean") if name in ("sum", "mean") else None
+        return rule.operands[0] if function is np.sum or isinstance(function, tuple) and function[1] == "sum" else None
 
     # ---- additions to the forward sweep -------------------------------------------------------
     def _add_shadows(self):
@@ -280,10 +279,7 @@ class Adjoints(Activity):
         elif operation:
             self._scalar(operation, z, w)
         elif total:
-            if total[1]:
-                size = self.put(ir.Expr.getattr(p.var(self.val(total[0])), "size", p.loc))
-                w = self.call(runtime.quotient, w, size)
-            self._tree(ExpressionTree(self.inside.get(total[0], total[0]), self.inside), w)
+            self._tree(ExpressionTree(self.inside.get(total, total), self.inside), w)
         elif self.rule(s) is not None:
             self._call(s, w, z)
         elif is_expr(e, "getitem") and is_array(p.type_of(e.value.name)):

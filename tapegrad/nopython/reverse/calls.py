@@ -90,7 +90,6 @@ def _same(dims, axis):
 _ROWS = (
     ((np.sum,), "sum", "a axis", _sum),
     ((sum,), None, "a", lambda dims, axis: _sum(dims, None) if dims == [1] else None),
-    ((np.mean,), "mean", "a", lambda dims, axis: {0: ["SA += W / A.size"]}),
     ((np.max, np.amax), "max", "a", _extremum),
     ((np.min, np.amin), "min", "a", _extremum),
     ((np.copy, np.ascontiguousarray), "copy", "a", _same),
@@ -98,7 +97,6 @@ _ROWS = (
     ((), "flatten", "a", lambda dims, axis: {0: ["SA += W.reshape(A.shape)"]}),
     ((np.ravel,), "ravel", "a", lambda dims, axis: {0: ["SA += W.reshape(A.shape)"]}),
     ((np.dot, operator.matmul), "dot", "a b", _dot),
-    ((np.outer,), None, "a b", lambda dims, axis: {0: ["SA += np.dot(W, B)"], 1: ["SB += np.dot(A, W)"]} if dims == [1, 1] else None),
     ((np.full, np.full_like), None, "shape fill dtype", lambda dims, axis: {0: [], 1: ["b += np.sum(W)"]}),
     ((np.concatenate,), None, "*arrays", _joined(lambda dims, axis: (axis or 0) % dims[0], lambda ndim: False)),
     ((np.hstack,), None, "*arrays", _joined(lambda dims, axis: min(dims[0] - 1, 1), lambda ndim: False)),

@@ -37,6 +37,15 @@ class Canonicalizer:
         callee = self.assign(body, ir.Global(getattr(function, "__name__", "f"), function, self.loc))
         return self.assign(body, ir.Expr.call(self.var(callee), [self.var(n) for n in names], (), self.loc), ty)
 
+    def tuple_of(self, body, names, ty=None):
+        """A tuple of variables: of positions, unless a type is given."""
+        value = ir.Expr.build_tuple([self.var(n) for n in names], self.loc)
+        return self.assign(body, value, types.UniTuple(types.int64, len(names)) if ty is None else ty)
+
+    def _number(self, body, function, x, y):
+        """An operation on two integers."""
+        return self.assign(body, ir.Expr.binop(function, self.var(x), self.var(y), self.loc), types.int64)
+
     # ---- functions that are loops -------------------------------------------------------------
     def _loops(self):
         """Replace calls of NumPy's functions of arrays by the loops that define them (`loops`), with the line numbers of the calls."""
@@ -111,7 +120,7 @@ class Canonicalizer:
         self.blocks[label].body, self.blocks[rest].body = [*head, ir.Jump(offset + min(blocks), s.loc)], end
         for t in end[-1].get_targets():
             for q in self.blocks[t].body:
-                if is_expr(getattr(q, "value", None), "phi"):
+                if is_phi(q):
                     q.value.incoming_blocks = [rest if b == label else b for b in q.value.incoming_blocks]
         self.define()
         return [*(at + offset for at in blocks), rest]
@@ -165,8 +174,8 @@ class Canonicalizer:
     def _store_all(self, body, target, name, loc):
         n, none = self.type(target.name).ndim, self.constant(body, None, types.none)
         everything = self.call(body, slice, [none, none], types.slice2_type)
-        index = self.assign(body, ir.Expr.build_tuple([self.var(everything)] * n, loc), types.UniTuple(types.slice2_type, n))
-        body.append(ir.SetItem(target, self.var(index), self.var(name), loc))
+        index = self.var(self.tuple_of(body, [everything] * n, types.UniTuple(types.slice2_type, n)))
+        body.append(ir.SetItem(target, index, self.var(name), loc))
 
     def _rewrite_call(self, body, s, e):
         function, loc = self.callee(e), s.loc
@@ -204,16 +213,14 @@ class Canonicalizer:
         rows = items if isinstance(items[0], list) else [items]
         if any(isinstance(item, list) for row in rows for item in row) or len({len(row) for row in rows}) > 1:
             raise Refused("an array is written of lists that are nested deeper than a matrix", self.loc)
-        sizes = [len(rows), len(rows[0])][2 - ty.ndim:]
-        shape = [self.constant(body, n) for n in sizes]
-        shape = self.assign(body, ir.Expr.build_tuple([self.var(n) for n in shape], self.loc), types.UniTuple(types.int64, ty.ndim))
-        array = self.var(self.call(body, np.empty, [shape], types.Array(types.float64, ty.ndim, "C")))
+
+        def place(i, j):
+            return self.tuple_of(body, [self.constant(body, k) for k in (i, j)[2 - ty.ndim:]])
+
+        array = self.var(self.call(body, np.empty, [place(len(rows), len(rows[0]))], types.Array(types.float64, ty.ndim, "C")))
         for i, row in enumerate(rows):
             for j, item in enumerate(row):
-                index = [self.constant(body, k) for k in (i, j)[2 - ty.ndim:]]
-                position = self.assign(body, ir.Expr.build_tuple([self.var(n) for n in index], self.loc),
-                                       types.UniTuple(types.int64, ty.ndim))  # fmt: skip
-                body.append(ir.SetItem(array, self.var(position), self.var(item), self.loc))
+                body.append(ir.SetItem(array, self.var(place(i, j)), self.var(item), self.loc))
         return array
 
     # ---- iteration --------------------------------------------------------------------------
@@ -252,7 +259,7 @@ class Canonicalizer:
         if self.preds[start] != [label]:
             start = self._new_block(start, [label])
             self._edges()
-        at = sum(is_expr(getattr(q, "value", None), "phi") for q in self.blocks[start].body)
+        at = sum(is_phi(q) for q in self.blocks[start].body)
         self.blocks[start].body[at:at] = items
         for other, block in self.blocks.items():
             for q in block.body:
@@ -287,10 +294,10 @@ class Canonicalizer:
         n, places = self.type(array).ndim, []
         shape = self.assign(body, ir.Expr.getattr(self.var(array), "shape", self.loc), types.UniTuple(types.int64, n))
         for k in range(n - 1, 0, -1):
-            size = self.var(self.assign(body, ir.Expr.static_getitem(self.var(shape), k, None, self.loc), types.int64))
-            places.insert(0, self.assign(body, ir.Expr.binop(operator.mod, self.var(index), size, self.loc), types.int64))
-            index = self.assign(body, ir.Expr.binop(operator.floordiv, self.var(index), size, self.loc), types.int64)
-        return self.assign(body, ir.Expr.build_tuple([self.var(k) for k in (index, *places)], self.loc), types.UniTuple(types.int64, n))
+            size = self.assign(body, ir.Expr.static_getitem(self.var(shape), k, None, self.loc), types.int64)
+            places.insert(0, self._number(body, operator.mod, index, size))
+            index = self._number(body, operator.floordiv, index, size)
+        return self.tuple_of(body, [index, *places])
 
     def is_range(self, name):
         value = self.value_of(name)
@@ -325,30 +332,24 @@ class Canonicalizer:
             array = self._elements_of(value)
             place = self._place(body, array, index)
             item = self.assign(body, ir.Expr.getitem(self.var(array), self.var(place), self.loc), self.type(array).dtype)
-            return item if value.op == "getattr" else self.assign(body, ir.Expr.build_tuple([self.var(place), self.var(item)], self.loc), ty)
+            return item if value.op == "getattr" else self.tuple_of(body, [place, item], ty)
         if self.is_range(name):
             start, _, step = self._range(body, name)
-            scaled = self.assign(body, ir.Expr.binop(operator.mul, self.var(index), self.var(step), self.loc), types.int64)
-            return self.assign(body, ir.Expr.binop(operator.add, self.var(start), self.var(scaled), self.loc), types.int64)
+            return self._number(body, operator.add, start, self._number(body, operator.mul, index, step))
         if self.object_of(value.func.name) is enumerate:
-            number = index
-            if len(value.args) > 1:
-                number = self.assign(body, ir.Expr.binop(operator.add, self.var(index), value.args[1], self.loc), types.int64)
-            items = [number, self._item(body, value.args[0].name, index, tuple(ty)[1])]
-        else:
-            items = [self._item(body, v.name, index, t) for v, t in zip(value.args, tuple(ty))]
-        return self.assign(body, ir.Expr.build_tuple([self.var(n) for n in items], self.loc), ty)
+            number = self._number(body, operator.add, index, value.args[1].name) if len(value.args) > 1 else index
+            return self.tuple_of(body, [number, self._item(body, value.args[0].name, index, tuple(ty)[1])], ty)
+        return self.tuple_of(body, [self._item(body, v.name, index, t) for v, t in zip(value.args, tuple(ty))], ty)
 
     def _as_array(self, name):
         """An array of the elements of a tuple of floats, made where the tuple is."""
         if ("array", name) not in self.arrays:
             label, s = self.defs[name]
-            body, ty, items = [], self.type(name), []
-            for k in range(len(ty)):
-                items.append(self.assign(body, ir.Expr.static_getitem(self.var(name), k, None, self.loc), ty.dtype))
+            body, ty = [], self.type(name)
+            items = [self.assign(body, ir.Expr.static_getitem(self.var(name), k, None, self.loc), ty.dtype) for k in range(len(ty))]
             array = self._array_of(body, items, types.Array(types.float64, 1, "C"))
             block = self.blocks[label].body
-            at = max(block.index(s) + 1, sum(is_expr(getattr(q, "value", None), "phi") for q in block))
+            at = max(block.index(s) + 1, sum(is_phi(q) for q in block))
             block[at:at] = body
             self.arrays["array", name] = array.name
         return self.arrays["array", name]

@@ -13,12 +13,13 @@ Between what can be kept and what is needed, the cheapest separating set is kept
 from numba import types
 
 from ...codegen.numba_inside import ir
+from ...common.reached import reached
 from ..types import primal_type
 from . import runtime
 from .activity import ELSEWHERE
 from .rows import CHEAP, elementwise, is_float
 from .segments import Segments, arrays_of, outermost
-from .statements import Refused, is_expr, is_phi, reached, reads
+from .statements import Refused, is_expr, is_phi, reads
 
 ENDLESS = 1 << 40
 _FIXED = ("binop", "unary", "build_tuple", "cast")
@@ -304,9 +305,7 @@ class RematerialisationPlan:
             return 2 * iterations
         if isinstance(ty, (types.Float, types.Integer)):
             return 8 * iterations
-        if isinstance(ty, types.Array):
-            return 8 * (5 + 2 * ty.ndim) * iterations
-        return ENDLESS
+        return 8 * (5 + 2 * ty.ndim) * iterations if isinstance(ty, types.Array) else ENDLESS
 
     def _cut(self):
         graph = {}

@@ -13,8 +13,9 @@ import numpy as np
 from numba import types
 
 from ...codegen.numba_inside import compute_cfg_from_blocks, ir, replace_vars_stmt
+from ...common.reached import reached
 from .forms import Canonicalizer
-from .statements import Refused, details, is_expr, phis_first, reached, reads
+from .statements import Refused, details, is_expr, phis_first, reads
 
 #: Expressions that may be dropped or repeated, apart from memory that they read.
 PURE_OPS = {"binop", "unary", "getattr", "build_tuple", "static_getitem", "cast", "getitem", "exhaust_iter",
@@ -159,9 +160,7 @@ class Program(Canonicalizer):
         """The callee: a Python object, or the pair (array's name, method's name)."""
         function = self.object_of(expr.func.name)
         value = self.value_of(expr.func.name)
-        if function is None and is_expr(value, "getattr"):
-            return (value.value.name, value.attr)
-        return function
+        return (value.value.name, value.attr) if function is None and is_expr(value, "getattr") else function
 
     # ---- tidying ----------------------------------------------------------------------------
     def _copies(self):
@@ -326,10 +325,8 @@ class Program(Canonicalizer):
             latch = self._new_block(h, back)
             outer[h] = (self._new_block(h, [p for p in self.preds[h] if p not in back]), latch)
         self._edges()
-        self.loops = []
-        for h, (preheader, latch) in outer.items():
-            self.loops.append(NaturalLoop(h, {h, *reached([latch], self.preds.get, h)}, preheader, latch))
-        self.loops.sort(key=lambda loop: -len(loop.body))
+        loops = [NaturalLoop(h, {h, *reached([latch], self.preds.get, h)}, preheader, latch) for h, (preheader, latch) in outer.items()]
+        self.loops = sorted(loops, key=lambda loop: -len(loop.body))
         self.by_header = {loop.header: loop for loop in self.loops}
         self.chain = {b: [loop for loop in self.loops if b in loop.body] for b in self.blocks}
         returning = reached([self.exit], self.preds.get)

@@ -26,10 +26,11 @@ import numpy as np
 from numba import types
 
 from ...codegen.numba_inside import INNER, RAISES, ir
+from ...common.reached import reached
 from . import runtime
 from .adjoints import add_into, copied
 from .program import PURE_OPS
-from .statements import Refused, is_expr, is_phi, reached, reads
+from .statements import Refused, is_expr, is_phi, reads
 
 _NEVER = 1 << 62
 ADVICE = "leave memory= out, or write the loop so that its iterations store into arrays that are made before it"

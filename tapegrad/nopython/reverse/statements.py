@@ -28,17 +28,6 @@ def phis_first(body):
     return sorted(body, key=lambda s: not is_phi(s))
 
 
-def reached(starts, following, avoid=None):
-    """`starts` and all that ``following(each)`` leads to, but for `avoid`, in the order in which they are met."""
-    met, work = {}, list(starts)
-    while work:
-        each = work.pop()
-        if each not in met and each != avoid:
-            met[each] = None
-            work += following(each)
-    return met
-
-
 def reads(s):
     """Names that a statement reads."""
     if isinstance(s, ir.Assign):

@@ -24,10 +24,11 @@ import numpy as np
 from numba import types
 
 from ...codegen.numba_inside import INNER, ir
+from ...common.reached import reached
 from . import runtime
 from .activity import Activity
 from .program import Program
-from .statements import clone, is_expr, is_phi, reached, reads
+from .statements import clone, is_expr, is_phi, reads
 
 #: Status of a loop.
 ON_THREADS = "on threads"

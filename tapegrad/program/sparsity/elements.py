@@ -56,9 +56,8 @@ class Elements:
         ports = inputs_of(tape)
         self.columns = self.count = sum(p.size for p in ports)
         self._from, self._to = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-        self._of = {}
-        for begin, size, slot, meta in pieces_of(ports):
-            self._of[slot] = begin if meta is SCALAR else np.arange(begin, begin + size).reshape(meta.shape)
+        pieces = pieces_of(ports)
+        self._of = {slot: at if meta is SCALAR else np.arange(at, at + size).reshape(meta.shape) for at, size, slot, meta in pieces}
         self._walk()
         results = [np.zeros(0, np.int64)]
         for slot, description in tape.outputs:
@@ -144,9 +143,7 @@ class Elements:
         return result
 
     def _shape(self, reference):
-        if reference < 0:
-            return np.shape(self.tape.constants[-1 - reference])
-        return self.tape.metas[reference].shape
+        return np.shape(self.tape.constants[-1 - reference]) if reference < 0 else self.tape.metas[reference].shape
 
     # -- one instruction ------------------------------------------------------------
     def _item(self, item):

@@ -34,7 +34,8 @@ _LAYOUTS = threading.local()
 
 def path_of(tape, inputs, outputs, shapes, stops, others):
     """As `LoopPath.of`, with the `layouts` that there are of the same path; of a loop that has the paths `others`."""
-    described = None if records_for_jit() or _runs_loops(tape) else _described(tape)
+    runs_loops = any([hasattr(value, "paths") for item in tape.items if item.entry.kind == ROW for _, value in item.entry.attrs])
+    described = None if records_for_jit() or runs_loops else _described(tape)
     key = described and (tuple(inputs), tuple(outputs), tuple(shapes), stops, *described)
     if key is None or any(other.key == key for other in others):
         return LoopPath.of(tape, inputs, outputs, shapes, stops)
@@ -48,11 +49,6 @@ def path_of(tape, inputs, outputs, shapes, stops, others):
     layouts.move_to_end(key)
     path.key = key
     return path
-
-
-def _runs_loops(tape):
-    """Whether a path runs loops of its own."""
-    return any([hasattr(value, "paths") for item in tape.items if item.entry.kind == ROW for _, value in item.entry.attrs])
 
 
 def _described(tape):

@@ -24,7 +24,7 @@ from ...common.errors import GuardError, ShapeError
 from ...program.handle import DONE, H_AXES, H_DATA, H_ENTRY, H_FAILED, H_MORE, H_SHAPE, H_VERSION, NUMBER, VERSION
 
 #: For the code in users' functions, too, which Numba compiles by itself.
-load_int, store_int, call_entry = memory.load_int.real, memory.store_int.real, memory.call_entry.real
+int_at, set_int_at, call_entry = memory.int_at.real, memory.set_int_at.real, memory.call_entry.real
 
 
 class CompiledType(types.Callable):
@@ -145,13 +145,13 @@ def _unstarred(data):
 @register_jitable(inline="always")
 def _shaped(handle, x, g):
     """Whether the function is for `x` and `g`."""
-    if load_int(handle + 8 * H_VERSION) != VERSION:
+    if int_at(handle, H_VERSION) != VERSION:
         raise GuardError("this function was compiled with another version of tapegrad: remove Numba's cache of it")
-    fits = load_int(handle + 8 * H_AXES) == x.ndim
+    fits = int_at(handle, H_AXES) == x.ndim
     if fits:
-        shape = load_int(handle + 8 * H_SHAPE)
+        shape = int_at(handle, H_SHAPE)
         for k in range(x.ndim):
-            extent = load_int(shape + 8 * k)
+            extent = int_at(shape, k)
             fits = fits and x.shape[k] == extent and g.shape[k] == extent
     return fits
 
@@ -174,7 +174,7 @@ def _failed(status, handle):
 @register_jitable(inline="always")
 def _answered(handle, place, g):
     """The value at the inputs at `place`; the gradient goes into `g`."""
-    status, value = call_entry(load_int(handle + 8 * H_ENTRY), handle, place, g.ctypes.data)
+    status, value = call_entry(int_at(handle, H_ENTRY), handle, place, g.ctypes.data)
     if status != DONE:
         # Numba loses exceptions inside prange: `check` finds them.
         g[...] = float("nan")
@@ -185,9 +185,9 @@ def _answered(handle, place, g):
 @register_jitable
 def _same(told, handle, words):
     """Raise unless further arguments are what the function was compiled with."""
-    expected = load_int(handle + 8 * H_DATA)
+    expected = int_at(handle, H_DATA)
     for k in range(words):
-        if load_int(told + 8 * k) != load_int(expected + 8 * k):
+        if int_at(told, k) != int_at(expected, k):
             raise ShapeError("the arguments must be numbers and arrays of the shapes that were given to tg.compile")
 
 
@@ -212,12 +212,12 @@ def _call_with_data(self, x, g, *data):
     def call(self, x, g, *data):
         handle = _handle(self)
         _fit(handle, x, g)
-        if load_int(handle + 8 * H_MORE) != more:
+        if int_at(handle, H_MORE) != more:
             raise ShapeError("there must be as many arguments after x and g as in the data that was given to tg.compile")
         place, told, words = _packed(x, data)
         _same(told, handle, words)
         for k in range(more):
-            if load_int(place + 8 + 8 * k) == g.ctypes.data and g.size != 0:
+            if int_at(place, 1 + k) == g.ctypes.data and g.size != 0:
                 raise ShapeError("g is also an argument: the gradient would be written over it")
         return _answered(handle, place, g)
 
@@ -235,12 +235,12 @@ def _call_with_outputs(self, x, out, *data):
         handle = _handle(self)
         if not _shaped(handle, out, out):
             raise ShapeError("out must have the shape of the compiled function, c.shape")
-        if load_int(handle + 8 * H_MORE) != more:
+        if int_at(handle, H_MORE) != more:
             raise ShapeError("there must be as many arguments after x and out as in the data that was given to tg.compile")
         place, told, words = _packed(out, (x, *data))
         _same(told, handle, words)
         for k in range(more):
-            if load_int(place + 8 + 8 * k) == out.ctypes.data and out.size != 0:
+            if int_at(place, 1 + k) == out.ctypes.data and out.size != 0:
                 raise ShapeError("out is also an argument: the results would be written over it")
         _answered(handle, place, out)
         return out
@@ -254,9 +254,9 @@ def _call_with_outputs(self, x, out, *data):
 def _check(self):
     def check(self):
         handle = _handle(self)
-        failed = load_int(handle + 8 * H_FAILED)
+        failed = int_at(handle, H_FAILED)
         if failed != 0:
-            store_int(handle + 8 * H_FAILED, 0)
+            set_int_at(handle, H_FAILED, 0)
             raise GuardError(failed - 1, handle)
 
     return check

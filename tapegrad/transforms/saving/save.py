@@ -53,9 +53,7 @@ def to_bytes(tape, depth=0):
     header = _header(tape, arrays, LoopWriter(arrays, depth, to_bytes))
     ops = tape.records["op"]
     records = np.zeros((len(ops), 3), np.int64)
-    records[:, 0] = [
-        codes[op] if op in codes else names.setdefault(ROWS[op - FIRST_ROW].name, len(names)) for op in ops.tolist()
-    ]
+    records[:, 0] = [codes[op] if op in codes else names.setdefault(ROWS[op - FIRST_ROW].name, len(names)) for op in ops.tolist()]
     scalar, fixed = records[:, 0] >= 0, ops == SCALAR_LEAF
     fixed[[slot for _, _, slot in tape.elements]] = False
     records[scalar, 1], records[scalar, 2] = tape.records["a"][scalar], tape.records["b"][scalar]

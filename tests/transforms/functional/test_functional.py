@@ -3,7 +3,7 @@
 import copy
 import dataclasses
 import pickle
-from collections import namedtuple
+from collections import OrderedDict, namedtuple
 from functools import cache
 
 import numpy as np
@@ -148,6 +148,9 @@ def test_a_direction_is_paired_by_keys():
             assert product({"b": 2.0, "a": 1.0}, {"a": 0.0, "b": 1.0}) == {"b": 12.0, "a": 0.0}
         with pytest.raises(tg.errors.StructureError, match="the direction is {b"):
             product(point, {"b": 0.0, "c": 1.0})
+    assert tg.jvp(f, (point,), ({"b": 0.0, "a": 1.0},)) == (11.0, 6.0)
+    with pytest.raises(tg.errors.StructureError, match="OrderedDict has a partner that is a dict with the keys .'b', 'a'"):
+        tg.jvp(f, (OrderedDict(point),), (OrderedDict(b=0.0, a=1.0),))
 
 
 def test_what_goes_with_the_result_gets_no_derivative():

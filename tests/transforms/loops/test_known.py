@@ -21,7 +21,7 @@ def made(monkeypatch):
     for name in ("_executable", "_pulled", "_tangent"):
         before = getattr(loop.LoopPath, name)
         monkeypatch.setattr(loop.LoopPath, name, lambda self, *a, before=before, name=name: found.append(name) or before(self, *a))
-    known._LAYOUTS.by_key.clear()
+    vars(known._LAYOUTS).clear()
     return found
 
 
