@@ -189,6 +189,47 @@ def one_operation(quick: bool, count: int = 1_000) -> Iterator[Row]:
     )  # fmt: skip
 
 
+def line(a, b):
+    """The misfit of a line, in a loop over data: each product is of a parameter and a number."""
+    total = 0.0
+    for k in range(1_000):
+        miss = a * (0.001 * k) + b - 0.5
+        total = total + miss * miss
+    return total
+
+
+def leaves(quick: bool) -> Iterator[Row]:
+    """Parameters in PyTorch's manner: leaves, which each iteration meets."""
+
+    def backward(library) -> tuple[float, ...]:
+        a, b = (library.tensor(value, requires_grad=True) for value in (0.3, 0.2))
+        line(a, b).backward()
+        return a.grad.item(), b.grad.item()
+
+    calls, missing = {"tapegrad": lambda: backward(tg)}, {}
+    try:
+        torch = torch_pinned()
+        calls["PyTorch"] = lambda: backward(torch)
+    except Missing as reason:
+        missing["PyTorch"] = str(reason)
+    slope = tg.grad(line, (0, 1))
+    check_agreement("the slope of a misfit", {"tg.grad": slope(0.3, 0.2), **{name: call() for name, call in calls.items()}}, rtol=1e-4)
+    times = measure({**calls, "the function on floats": lambda: line(0.3, 0.2)}, budget=1.0 if quick else 5.0)
+    ratio = times["tapegrad"].minimum / times["the function on floats"].minimum
+    yield Row("a loop over data with leaves: backward() over the function on floats", "at most 10 times", ratio, 10.0, "x", missing, times=times)
+
+
+def forward(quick: bool) -> Iterator[Row]:
+    """Both modes on the same function of short arrays."""
+    f, v = function(), np.ones_like(VECTOR)
+    slope = tg.grad(f)
+    calls = {"forward": lambda: tg.jvp(f, (VECTOR,), (v,))[1], "reverse": lambda: slope(VECTOR) @ v}
+    check_agreement("a directional derivative", {name: call() for name, call in calls.items()})
+    times = measure(calls, budget=1.0 if quick else 5.0)
+    ratio = times["forward"].minimum / times["reverse"].minimum
+    yield Row("array operations, vectors of 14: a directional derivative (jvp) over a gradient", "at most 8 times", ratio, 8.0, times=times)
+
+
 def arrays(quick: bool) -> Iterator[Row]:
     """Short arrays, where what is around NumPy's functions shows."""
     f = function()
@@ -306,14 +347,16 @@ def monte_carlo(quick: bool) -> Iterator[Row]:
 
 @benchmark(name="plain_calls")
 def plain_calls(quick: bool) -> Iterator[Row]:
-    """Derivatives of functions that run at every call: of nothing, 20 operations, RK4, the README's misfit, arrays, a saddle, second ones, Monte-Carlo."""
+    """Derivatives of functions that run at every call: of nothing, 20 operations, RK4, the README's misfit, leaves, arrays, both modes, a saddle, second ones, Monte-Carlo."""
     yield from each(
         ("loops over numbers", lambda: over_floats(quick)),
         ("a call of nothing", lambda: of_nothing(quick)),
         ("20 scalar operations", lambda: small(quick)),
         ("RK4", lambda: runge_kutta(quick)),
         ("the README's misfit", lambda: functions_of_numpy(quick)),
+        ("leaves", lambda: leaves(quick)),
         ("short arrays", lambda: arrays(quick)),
+        ("forward mode", lambda: forward(quick)),
         ("a saddle", lambda: saddle(quick)),
         ("second derivatives", lambda: second(quick)),
         ("Monte-Carlo", lambda: monte_carlo(quick)),
