@@ -103,7 +103,7 @@ class Problem:
     """
 
     def __init__(self, run, constraints, bounds):
-        self.run, self.layout, self.size, objective = run, run.layout, run.layout.size, run.objective
+        self.run, self.gradient, self.layout, self.size, objective = run, run.gradient, run.layout, run.layout.size, run.objective
         self.bounds = as_bounds((None, None) if bounds is None else bounds, self.layout, two_sided=True)
         self.curvature = VectorFunction(objective.function, self.layout, objective.args, "the objective")
         found = [_constraint(k, one, self.layout, objective.args) for k, one in enumerate(constraints)]
@@ -117,9 +117,6 @@ class Problem:
     def value(self, x):
         self.last = x.copy()
         return self.run.value(self.last)
-
-    def gradient(self, x):
-        return self.run.gradient(x)
 
     def values(self, x):
         """All constraints at vector `x`."""
