@@ -136,8 +136,7 @@ def _method(method, bounds, constraints, x0):
         return "trust-constr", f"there are constraints, and {size} variables: SLSQP would take dense matrices of them (tg.optimize.nlp has IPOPT)"
     name = method.lower() if isinstance(method, str) else None
     if name not in SCIPY and name not in LOOPS:
-        names = [*SCIPY.values(), *LOOPS]
-        raise OptimizationError(f"method={method!r} is not known; choose one of {', '.join(names)}")
+        raise OptimizationError(f"method={method!r} is not known; choose one of {', '.join([*SCIPY.values(), *LOOPS])}")
     return name, "it was asked for"
 
 
