@@ -237,7 +237,7 @@ def nlp(
     (True, True, 17.014)
     """
     with uninterrupted:
-        from .result import Result
+        from .result import Result, ended
 
     warm = x0 if isinstance(x0, Result) else None
     if isinstance(constraints, (tuple, list)) and len(constraints) == 3 and callable(constraints[0]):
@@ -264,7 +264,7 @@ def nlp(
         found.update(multipliers=problem.multipliers(found.pop("v")), bound_multipliers=shaped(run.layout, found.pop("z")))
         return found
 
-    result = run.ended(solve, [f for f, _, _ in problem.constraints])
+    result = ended(run, solve, [f for f, _, _ in problem.constraints])
     result.update(method=name, chosen=chosen, nfev=len(run.shown.history))
     return result
 
