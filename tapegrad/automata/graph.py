@@ -178,8 +178,7 @@ class Graph:
             raise ShapeError(f"set_weights: {numbers.size} weights for {self.num_arcs()} arcs")
         nan = int(guard_on(_first_nan(), numbers))
         if nan >= 0:
-            arc = f"{self.topology.source[nan]} -> {self.topology.target[nan]}"
-            raise GraphError(f"set_weights: the weight of arc {nan}, {arc}, is NaN")
+            raise GraphError(f"set_weights: the weight of arc {nan}, {self.topology.source[nan]} -> {self.topology.target[nan]}, is NaN")
         if isinstance(weights, Differentiable):
             self._weights = numbers if self._flag else numbers.detach()
             self.weights()

@@ -192,8 +192,7 @@ class Fit:
         return rows
 
     def _why(self, k):
-        held = self.parameters.free[self.curvature.held]
-        if k in held:
+        if k in self.parameters.free[self.curvature.held]:
             return "at its lower bound" if self.x[k] <= self.parameters.lower[k] + 1e-6 * abs(self.parameters.scale[k]) else "at its upper bound"
         if any(self.names[k] in combination for combination in self.undetermined):
             return "not determined by the data"

@@ -6,6 +6,7 @@ binary tree whose shape is that of the number of chunks: a task of 2 ** m chunks
 """
 
 import threading
+from functools import reduce
 
 import numpy as np
 
@@ -127,10 +128,7 @@ class PartialSum:
 
     def total(self):
         """The sum of all."""
-        total = []
-        for _, part in sorted(self._nodes.items(), key=lambda node: node[0]):
-            total = _plus(total, part)
-        return total
+        return reduce(_plus, [part for _, part in sorted(self._nodes.items(), key=lambda node: node[0])], [])
 
 
 def _plus(one, other):

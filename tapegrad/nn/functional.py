@@ -97,10 +97,7 @@ def cross_entropy(input: TensorLike, target: TensorLike, reduction: Literal["mea
         raise ValueError(f"target must hold integer classes and have shape {tuple(shape[:-1])}, got {target.dtype} of shape {target.shape}")
     classes = shape[-1]
     index = record_aux(_at_classes(classes), target) if isinstance(target, Differentiable) else _positions(target, classes)
-    return apply("cross_entropy", (input, index), _REDUCED[reduction])
-
-
-_REDUCED = {reduction: (("reduction", reduction),) for reduction in ("mean", "sum", "none")}
+    return apply("cross_entropy", (input, index), (("reduction", reduction),))
 
 
 def _positions(target, classes):

@@ -41,8 +41,11 @@ class SGD(Optimizer):
         self, params: Params, lr: float = 1e-3, momentum: float = 0.0, dampening: float = 0.0, weight_decay: float = 0.0,
         nesterov: bool = False, *, maximize: bool = False,
     ) -> None:  # fmt: skip
-        options = {"lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay, "nesterov": nesterov}
-        super().__init__(params, {**options, "maximize": maximize})
+        options = {
+            "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay, "nesterov": nesterov,
+            "maximize": maximize,
+        }  # fmt: skip
+        super().__init__(params, options)
 
     def _check(self, group):
         super()._check(group)
@@ -139,8 +142,9 @@ class Adam(Optimizer):
         self, params: Params, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
         weight_decay: float = 0.0, amsgrad: bool = False, *, maximize: bool = False,
     ) -> None:  # fmt: skip
-        options = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad}
-        super().__init__(params, {**options, "maximize": maximize})
+        super().__init__(
+            params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad, "maximize": maximize}
+        )
 
     def _check(self, group):
         super()._check(group)

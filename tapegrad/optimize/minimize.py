@@ -23,7 +23,6 @@ from . import loops
 from .layout import Layout, as_bounds, shaped
 from .objective import Objective
 from .progress import Progress
-from .proof import proved
 
 if TYPE_CHECKING:
     from .result import Result
@@ -136,8 +135,7 @@ def _method(method, bounds, constraints, x0):
         return "trust-constr", f"there are constraints, and {size} variables: SLSQP would take dense matrices of them (tg.optimize.nlp has IPOPT)"
     name = method.lower() if isinstance(method, str) else None
     if name not in SCIPY and name not in LOOPS:
-        names = [*SCIPY.values(), *LOOPS]
-        raise OptimizationError(f"method={method!r} is not known; choose one of {', '.join(names)}")
+        raise OptimizationError(f"method={method!r} is not known; choose one of {', '.join([*SCIPY.values(), *LOOPS])}")
     return name, "it was asked for"
 
 
@@ -213,6 +211,7 @@ class SciPyRun:
 
             from .constraints import with_jacobians
             from .curvature import Curvature
+            from .result import ended
 
         name, layout = self.name, self.layout
         keywords = {"method": SCIPY[name], "tol": tol, "options": options}
@@ -231,28 +230,7 @@ class SciPyRun:
         if callback is not None:
             keywords["callback"] = self._callback(callback)
         asked = None if "constraints" in keywords else self.objective.asked((keywords["bounds"].lb, keywords["bounds"].ub) if bounds is not None else None)
-        return self.ended(partial(optimize.minimize, self.value, **keywords), functions, curvature.counts, asked)
-
-    def ended(self, solve, functions, counts=(), asked=None):
-        """The `Result` of ``solve(start)`` of a problem with these constraints, begun again where a recording does not stand for its function."""
-        with uninterrupted:
-            from .result import finished
-
-        def begun(start):
-            self.forget()
-            return solve(start)
-
-        recorded = (self.objective, *functions)
-        try:
-            solution = proved(begun, self.layout.vector, lambda x: all([one.stands(x) for one in recorded]))
-            g = self.gradient(solution.x)
-        finally:
-            self.shown.close()
-        return finished(
-            solution, self.layout, any(one.proof.differs for one in recorded), self.shown, fun=float(solution.fun), jac=shaped(self.layout, g),
-            counts={**self.objective.counts, **dict(counts), **{f.what: f.evaluations for f in functions}},
-            seconds={"recording": self.objective.seconds}, unit="evaluation", asked=asked,
-        )  # fmt: skip
+        return ended(self, partial(optimize.minimize, self.value, **keywords), functions, curvature.counts, asked)
 
     def _callback(self, callback):
         """The user's callback, with `x` in its containers."""

@@ -103,7 +103,7 @@ class Problem:
     """
 
     def __init__(self, run, constraints, bounds):
-        self.run, self.layout, self.size, objective = run, run.layout, run.layout.size, run.objective
+        self.run, self.gradient, self.layout, self.size, objective = run, run.gradient, run.layout, run.layout.size, run.objective
         self.bounds = as_bounds((None, None) if bounds is None else bounds, self.layout, two_sided=True)
         self.curvature = VectorFunction(objective.function, self.layout, objective.args, "the objective")
         found = [_constraint(k, one, self.layout, objective.args) for k, one in enumerate(constraints)]
@@ -117,9 +117,6 @@ class Problem:
     def value(self, x):
         self.last = x.copy()
         return self.run.value(self.last)
-
-    def gradient(self, x):
-        return self.run.gradient(x)
 
     def values(self, x):
         """All constraints at vector `x`."""
@@ -240,7 +237,7 @@ def nlp(
     (True, True, 17.014)
     """
     with uninterrupted:
-        from .result import Result
+        from .result import Result, ended
 
     warm = x0 if isinstance(x0, Result) else None
     if isinstance(constraints, (tuple, list)) and len(constraints) == 3 and callable(constraints[0]):
@@ -267,7 +264,7 @@ def nlp(
         found.update(multipliers=problem.multipliers(found.pop("v")), bound_multipliers=shaped(run.layout, found.pop("z")))
         return found
 
-    result = run.ended(solve, [f for f, _, _ in problem.constraints])
+    result = ended(run, solve, [f for f, _, _ in problem.constraints])
     result.update(method=name, chosen=chosen, nfev=len(run.shown.history))
     return result
 

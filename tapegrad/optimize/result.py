@@ -15,7 +15,7 @@ from ..common.errors import OptimizationError
 from ..common.pictures import new_figure, saved
 from ..common.registry import registry
 from .layout import shaped
-from .proof import DIFFERS
+from .proof import DIFFERS, proved
 from .state import State
 
 
@@ -160,3 +160,22 @@ def finished(solution, layout, differs, shown, asked=None, **more):
     result.update({"x": shaped(layout, solution["x"]), "history": np.array(shown.history).reshape(-1, 2), **more})
     result.seconds = {"total": time.perf_counter() - shown.start, **more.get("seconds", {})}
     return result
+
+
+def ended(run, solve, functions, counts=(), asked=None):
+    """The `Result` of ``solve(start)``, of a `SciPyRun` with these constraints, begun again where a recording does not stand for its function."""
+
+    def begun(start):
+        run.forget()
+        return solve(start)
+
+    objective, recorded = run.objective, (run.objective, *functions)
+    try:
+        solution = proved(begun, run.layout.vector, lambda x: all([one.stands(x) for one in recorded]))
+        g = run.gradient(solution.x)
+    finally:
+        run.shown.close()
+    return finished(
+        solution, run.layout, any(one.proof.differs for one in recorded), run.shown, asked, fun=float(solution.fun), jac=shaped(run.layout, g),
+        counts={**objective.counts, **dict(counts), **{f.what: f.evaluations for f in functions}}, seconds={"recording": objective.seconds}, unit="evaluation",
+    )  # fmt: skip

@@ -411,13 +411,8 @@ def norm(a, ord=None, axis=None, keepdims=False, check_finite=True):
 def block_diag(*arrs):
     """The matrices `arrs` (scalars and vectors count as rows) down the diagonal of a matrix of zeros."""
     blocks = [np.atleast_2d(array(block)) for block in arrs]
-    width = sum(block.shape[-1] for block in blocks)
-    rows, before = [], 0
-    for block in blocks:
-        after = width - before - block.shape[-1]
-        lead = ((0, 0),) * (block.ndim - 1)
-        rows.append(np.pad(block, (*lead, (before, after))))
-        before += block.shape[-1]
+    ends = np.cumsum([0, *(block.shape[-1] for block in blocks)]).tolist()
+    rows = [np.pad(block, (*((0, 0),) * (block.ndim - 1), (start, ends[-1] - end))) for block, start, end in zip(blocks, ends, ends[1:])]
     lead = np.broadcast_shapes(*(block.shape[:-2] for block in blocks))
     return np.concatenate([np.broadcast_to(row, (*lead, *row.shape[-2:])) for row in rows], axis=-2)
 

@@ -47,8 +47,7 @@ def read_pelts():
     >>> int(years[0]), float(hares[0]), float(lynxes[0])
     (1900, 30.0, 4.0)
     """
-    path = resources.files("tapegrad.tools") / "hudson_bay_lynx_hare.csv"
-    with path.open(encoding="utf-8") as lines:
+    with (resources.files("tapegrad.tools") / "hudson_bay_lynx_hare.csv").open(encoding="utf-8") as lines:
         rows = list(csv.DictReader(line for line in lines if not line.startswith("#")))
     return tuple(np.array([kind(row[name]) for row in rows]) for name, kind in (("year", int), ("hare", float), ("lynx", float)))
 

@@ -131,6 +131,12 @@ def test_constraints_in_every_form():
         np.testing.assert_allclose(result.x, exact, atol=1e-5)
 
 
+def test_counts_name_constraints_as_messages_do():
+    constraints = [LinearConstraint(np.eye(3), -5, 5), {"type": "ineq", "fun": lambda x: 1.0 - np.sum(x**2)}]
+    counts = tg.optimize.minimize(rosenbrock, START, constraints=constraints).counts
+    assert [name for name in counts if name.startswith("constraint")] == ["constraint 1"]
+
+
 def test_the_constraint_is_recorded_and_its_jacobian_exact():
     calls = Log()
 

@@ -300,13 +300,12 @@ def _reached(problem, times, last):
 def _result(end, calls, t, y, sol=None, met=None):
     """The result as SciPy returns it."""
     status = -1 if end["failed"] > 0 else 1 if end["ended"] > 0 else 0
-    message = MESSAGES[-2 if end["failed"] > 1 else status]
     times = states = None
     if met is not None:
         times, states = ([_joined([pair[k] for pair in pairs]) for pairs in met] for k in range(2))
     return _optimize.OptimizeResult(
         t=_joined(t), y=y, sol=sol, t_events=times, y_events=states, nfev=_count(calls), njev=_count(end["njev"]), nlu=_count(end["nlu"]),
-        status=status, message=message, success=status >= 0,
+        status=status, message=MESSAGES[-2 if end["failed"] > 1 else status], success=status >= 0,
     )  # fmt: skip
 
 

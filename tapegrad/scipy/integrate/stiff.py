@@ -222,8 +222,7 @@ class BDF(Implicit):
         return accepted, always, {"y": new}
 
     def segment(self, state):
-        within = np.expand_dims(flag(NUMBERS[1 : LARGEST + 1] <= state["order"]), 1)
-        rows = within * state["D"][1 : LARGEST + 1]
+        rows = np.expand_dims(flag(NUMBERS[1 : LARGEST + 1] <= state["order"]), 1) * state["D"][1 : LARGEST + 1]
         return {"t": state["t"], "origin": state["D"][0], "rows": rows, "h": self.problem.direction * state["size"]}
 
     def multipliers(self, segment, t):

@@ -52,9 +52,7 @@ class MultivariateNormal(Named):
             )
         mean, cov = _parameters(mean, cov)
         d = mean.shape[0]
-        x = array(x)
-        if x.ndim == 0:
-            x = x[None]
+        x = np.atleast_1d(array(x))
         if x.ndim == 1:
             x = np.expand_dims(x, 1 if d == 1 else 0)
         if x.shape[-1] != d:
@@ -99,15 +97,9 @@ def _on_support(off, cov):
 def _parameters(mean, cov):
     """Mean and covariance as a vector and a matrix."""
     cov = array(1.0 if cov is None else cov)
-    if mean is None:
-        d = 1 if cov.ndim == 0 else cov.shape[0]
-        mean = np.zeros(d)
-    mean = np.reshape(array(mean), (-1,))
+    mean = np.reshape(array(np.zeros(cov.shape[:1]) if mean is None else mean), (-1,))
     d = mean.shape[0]
-    if cov.ndim == 0:
-        cov = cov * np.eye(d)
-    elif cov.ndim == 1:
-        cov = np.diag(cov)
+    cov = cov * np.eye(d) if cov.ndim == 0 else np.diag(cov) if cov.ndim == 1 else cov
     if tuple(cov.shape) != (d, d):
         raise ValueError(f"multivariate_normal: cov has shape {tuple(cov.shape)}, a mean of {d} needs ({d}, {d})")
     return mean, cov

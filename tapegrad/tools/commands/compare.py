@@ -40,8 +40,7 @@ def _sizes(text):
 
 def _maker(function):
     """`function` as a maker."""
-    parameters = tuple(inspect.signature(function).parameters)
-    if parameters in (("n",), ("n", "m")):
+    if tuple(inspect.signature(function).parameters) in (("n",), ("n", "m")):
         return function
 
     def make(n):
