@@ -347,7 +347,7 @@ def monte_carlo(quick: bool) -> Iterator[Row]:
 
 @benchmark(name="plain_calls")
 def plain_calls(quick: bool) -> Iterator[Row]:
-    """Derivatives of functions that run at every call: of nothing, 20 operations, RK4, the README's misfit, leaves, arrays, both modes, a saddle, second ones, Monte-Carlo."""
+    """Derivatives of functions that run at every call: of nothing, loops over numbers and data, arrays in both modes, a saddle, second ones, Monte-Carlo."""
     yield from each(
         ("loops over numbers", lambda: over_floats(quick)),
         ("a call of nothing", lambda: of_nothing(quick)),

@@ -147,7 +147,10 @@ def choose_store(operands):
         if store.retired is not None:
             continue
         if chosen is not None and (chosen.trace is not None or store.trace is not None):
-            chosen = _innermost(chosen, store)
+            # That of a body, which may use tensors of those around it.
+            chosen = max(chosen, store, key=lambda s: 0 if s.trace is None else s.trace.depth)
+            if chosen.trace is None or not chosen.trace.depth:
+                raise nesting_error("an operand of an operation")
             if not chosen.trace.open:
                 raise chosen.trace.leaked(next(t for t in operands if t is not None and t._t is chosen))
             continue
@@ -162,14 +165,6 @@ def choose_store(operands):
     elif chosen.trace is not None and (body := current_body()):
         chosen = body.store
     return chosen
-
-
-def _innermost(*stores):
-    """Of stores of which one is recorded on, the one of a body (`Trace.depth`) that may use tensors of the others."""
-    deepest = max(stores, key=lambda store: store.trace.depth if store.trace is not None else 0)
-    if deepest.trace is None or not deepest.trace.depth:
-        raise nesting_error("an operand of an operation")
-    return deepest
 
 
 def slot_of(store, t):
@@ -430,7 +425,8 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
         store.thread.checking.result(row.name, values, value, frame)
 
     trace, number = store.trace, value if scalar else 0.0
-    if scalar and row.scalar_instruction and _all_scalars(metas) and (
+    # (Of numbers and single truth values.)
+    if scalar and row.scalar_instruction and all([m is SCALAR or m.shape == () and m.char == "?" for m in metas]) and (
         # A choice between a value and a constant has no room for the constant in its record, only in an entry.
         trace is None
         or (len(values) < 3 or 0 not in operand_slots)
@@ -520,11 +516,6 @@ def _own(store, slot, saved, operand):
     if copy is None:
         store.watched.add(slot, saved, stamp(saved), operand)
     return saved if copy is None else copy
-
-
-def _all_scalars(metas):
-    """Whether all operands are float64 scalars or single booleans."""
-    return all([m is SCALAR or m.shape == () and m.char == "?" for m in metas])
 
 
 if config.strict:

@@ -27,7 +27,7 @@ def note_view(x, view):
     value = view._v
     if type(value) is np.ndarray and value is not x._v and value.base is not None and view is not x:
         root = x._extras().made
-        if root is None or not _looks_at(root, x):
+        if root is None or float in (type(root._v), type(x._v)) or not np.may_share_memory(root._v, x._v):
             root = x
         views, key = root._extras().views, id(view)
         views[key] = weakref.ref(view, lambda _: views.pop(key, None))
@@ -57,11 +57,6 @@ def sharers(x):
         if t._x is not None:
             tensors += _living(t._x.views)
     return [t for t in tensors if t is not None and t is not x and t._t is None]
-
-
-def _looks_at(root, x):
-    owner, array = root._v, x._v
-    return type(owner) is not float and type(array) is not float and np.may_share_memory(owner, array)
 
 
 def window_of(root, view):

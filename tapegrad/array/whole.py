@@ -167,14 +167,10 @@ def by_numpy(function, args, kwargs):
         return result
     live = trace_of(whole).host(function, args, kwargs, result)
     for t in whole:
-        _note_shared(t, live)
+        for one in live if isinstance(live, (tuple, list)) else (live,):
+            if isinstance(one, Tensor) and one is not t and np.may_share_memory(one._v, t._v):
+                note_view(t, one)
     return live
-
-
-def _note_shared(t, live):
-    for one in live if isinstance(live, (tuple, list)) else (live,):
-        if isinstance(one, Tensor) and one is not t and np.may_share_memory(one._v, t._v):
-            note_view(t, one)
 
 
 def _numpy_operator(name, function, reflected):

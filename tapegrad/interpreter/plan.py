@@ -257,9 +257,10 @@ class Steps(Planner):
                 # A rule may leave out axes along which its contribution is constant.
                 value = value.broadcast_to(np.broadcast_shapes(value.shape, meta.shape))
             if isinstance(value, Windowed):
-                self._place(k, value, meta)
+                require(value.shape == meta.shape, f"a contribution of shape {value.shape} for an operand of shape {meta.shape}")
+                self.add_into(self._target(k, meta), value.source, value.strides, value.offset)
             elif isinstance(value, Scattered):
-                self._scatter(k, value, meta)
+                self.write_at(value.source, value.index, self._target(k, meta), True)
             else:
                 lead = len(value.shape) - len(meta.shape)
                 fits = lead >= 0 and all(m in (1, n) for m, n in zip(meta.shape, value.shape[lead:]))
@@ -304,13 +305,6 @@ class Steps(Planner):
         require(reg < P.FIRST_TEMPORARY, "a rule scatters too many contributions")
         self.step(P.TARGET, k, reg, meta.nbytes)
         return Atom(reg, 0, meta.shape, c_strides(meta.shape, meta.itemsize), meta.char)
-
-    def _place(self, k, part, meta):
-        require(tuple(part.shape) == meta.shape, f"a contribution of shape {part.shape} for an operand of shape {meta.shape}")
-        self.add_into(self._target(k, meta), part.source, part.strides, part.offset)
-
-    def _scatter(self, k, scattered, meta):
-        self.write_at(scattered.source, scattered.index, self._target(k, meta), True)
 
 
 class OperandValue(Sym):

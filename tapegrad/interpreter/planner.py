@@ -13,7 +13,7 @@ import numpy as np
 
 from ..codegen.ufuncs import CORES, MatrixLoop
 from ..common.errors import require
-from ..common.uninterrupted import cached_property
+from ..common.uninterrupted import uninterrupted
 from ..rules import lang as L
 from ..tape.meta import c_strides
 from .program import CHARS, MOST_ARGUMENTS
@@ -253,32 +253,19 @@ class Planner(ABC):
         return self.filled_by(program.call(row.name, self.compiled), syms, *row.shape(*syms, program=program), result)
 
 
-class _ByNumpy:
-    """A row by its value in NumPy, as a loop; what compiles for that is loaded when its address is asked for."""
+@cache
+@uninterrupted
+def _by_numpy(row, attrs, operands, out):
+    """A row by its value in NumPy, as a loop."""
+    from .calls import Called  # compiled code
 
-    def __init__(self, row, attrs, operands, out):
-        self.row, self.attrs, self.operands, self.out = row, attrs, operands, out
+    value = partial(row.value, **dict(attrs))
 
-    @cached_property
-    def _called(self):
-        from .calls import Called
+    def fill(*arrays):
+        arrays[-1][...] = value(*arrays[:-1])
+        return True
 
-        value = partial(self.row.value, **dict(self.attrs))
-
-        def fill(*arrays):
-            arrays[-1][...] = value(*arrays[:-1])
-            return True
-
-        return Called(fill, self.row.name, self.operands, self.out)
-
-    def address(self):
-        return self._called.address()
-
-    def data(self):
-        return self._called.data()
-
-
-_by_numpy = cache(_ByNumpy)
+    return Called(fill, row.name, operands, out)
 
 
 def call_words(loop, data, places, dims, steps, outer, strides):
