@@ -130,7 +130,7 @@ def _between(tape, item):
     if row.primitive is not None or entry.meta.char not in "df":
         return 0
     metas = [tape.metas[o] if o > 0 else meta_of(tape.constants[-1 - o]) for o in item.operands]
-    plan, wanted = _Counted(metas, entry.meta), [k for k in row.slots(len(metas)) if metas[k].char in "df"]
+    plan, wanted = _Counted(metas, entry.meta), [k for k in row.slots(len(metas)) if metas[k].char in "df" and k not in row.refused]
     operands = [plan.operand(k) for k in range(len(metas))]
     row.contributions(plan.seed(), operands, plan.operand(-1), wanted, row.keywords(entry.attrs, entry.integer))
     return plan.nbytes

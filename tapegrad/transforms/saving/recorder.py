@@ -382,7 +382,7 @@ def planned(row, metas, attrs, integer, out, limit, differentiable):
     plan = AbstractPlanner(metas, out, limit)
     row.computed(plan.values(), plan.operand(-1), attrs)
     if differentiable and out.char in "df":
-        plan, wanted = AbstractPlanner(metas, out, limit), [k for k in row.slots(len(metas)) if metas[k].char in "df"]
+        plan, wanted = AbstractPlanner(metas, out, limit), [k for k in row.slots(len(metas)) if metas[k].char in "df" and k not in row.refused]
         operands = [plan.operand(k) for k in range(len(metas))]
         parts = row.contributions(plan.seed(), operands, plan.operand(-1), wanted, attrs)
         plan.deliver(parts, [metas[k] for k in row.slots(len(metas))])
