@@ -210,7 +210,7 @@ class Dual(Differentiable):
         primals = [_inside(o, level) for o in operands]
         for k in row.refused:
             if operands[k] is not primals[k]:
-                _record.refuse_operand(row, k)
+                row.refuse(k)
         result = _record.apply(row, primals, attrs, value, integer)
         if result.__class__ is registry.objects.Complex:
             return registry.objects.at_door(row, operands, attrs, integer)

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..common import config
 from ..common.dtypes import check_class, check_classes, check_dtype, readable
-from ..common.errors import ClearedTapeError, ComplexOperandError, NestingError, TapeMismatchError, UnsupportedFunctionError
+from ..common.errors import ClearedTapeError, ComplexOperandError, NestingError, TapeMismatchError
 from ..common.observers import LISTENERS, notify
 from ..common.registry import registry
 from ..interpreter.fields import constant, place
@@ -262,9 +262,10 @@ def apply(row, operands, attrs=(), value=None, integer=0, depth=3):
         return plain(value)
     enabled = thread_state().enabled
     if row.constants:
-        for k in row.refused:
-            if flags[k] and enabled and operands[k].__class__ is not registry.IntTensor:
-                refuse_operand(row, k)
+        refused = [k for k in row.refused if flags[k] and enabled and operands[k].__class__ is not registry.IntTensor]
+        for k in refused:
+            if trace_of((operands[k],)) is None:
+                row.refuse(k)
         trace = trace_of(operands)
         if trace is not None and trace.depth:
             # Positions that a body has computed choose from what stands outside: that is read inside.
@@ -272,6 +273,13 @@ def apply(row, operands, attrs=(), value=None, integer=0, depth=3):
                 raise trace.leaked(next(o for o in operands if isinstance(o, Tensor) and o._t is trace.store))
             operands = [trace.here(o) if on and o._t is not trace.store else o for o, on in zip(operands, flags)]
         flags = [flags[k] for k in row.slots(len(operands))]
+        if refused:
+            # Whether the derivative that is missing will be asked for is not known while a function is recorded.
+            on_tape = _write(row, operands, values, tuple(metas), tuple(flags), attrs, value, integer, depth) if True in flags else None
+            result = without_derivative(row, operands, values, attrs, value, integer) if on_tape is None else on_tape
+            for k in refused:
+                result = apply("underived", (result, operands[k]), (("of", row.name), ("position", k)))
+            return result
         if True not in flags:
             return without_derivative(row, operands, values, attrs, value, integer)
     if not enabled:
@@ -366,14 +374,6 @@ def guard_on(function, *operands):
     return outcome._let_out("a decision") if isinstance(outcome, Differentiable) else outcome
 
 
-def refuse_operand(row, k):
-    """Raise the error for a tracked operand where the row has no derivative."""
-    raise UnsupportedFunctionError(
-        f"{row.name} has no derivative in its argument {k + 1}: {row.refused[k]}. Give it a plain number or array, or "
-        "leave the tape on purpose with .detach()"
-    )
-
-
 def scalar_value(row, values):
     """The value on Python floats, with NumPy's result where Python raises."""
     try:
@@ -430,7 +430,7 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
         # A choice between a value and a constant has no room for the constant in its record, only in an entry.
         trace is None
         or (len(values) < 3 or 0 not in operand_slots)
-        and all(m is SCALAR or trace_of((o,)) is None for o, m in zip(operands, metas))
+        and all(m is SCALAR and k not in row.refused or trace_of((o,)) is None for k, (o, m) in enumerate(zip(operands, metas)))
     ):
         if row.calls_scipy:
             store.special = True

@@ -5,7 +5,7 @@ Who runs a rule on them does so under ``np.errstate(all="ignore")``: what is not
 
 import numpy as np
 
-from ..common.errors import HigherOrderError
+from ..common.registry import registry
 from ..interpreter.rule_array import RuleArray, lanes_of
 from ..rules import BY_NAME
 from ..rules import lang as L
@@ -144,8 +144,9 @@ def elementwise(name, values):
     if name in LOGICAL:
         return record_aux(value_function(name), *map(_undifferentiated, values))
     row = row_of(name)
-    if name in L.COMPILED and any(isinstance(values[k], Differentiable) for k in row.refused):
-        raise HigherOrderError(f"{name}, the {row.doc.partition(',')[0]}, cannot be differentiated again in that")
+    for k in row.refused if name in L.COMPILED else ():
+        if isinstance(values[k], Differentiable) and (values[k].__class__ is registry.Dual or trace_of((values[k],)) is None):
+            row.refuse(k)
     if len(values) == 2 and not row.constants:
         return apply(row, values)
     if name == "select":

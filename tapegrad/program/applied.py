@@ -13,6 +13,7 @@ from ..array.differentiable import Differentiable, below
 from ..array.record import apply, computed, normalise, trace_of
 from ..autograd.custom.calls import packed
 from ..common.errors import GuardError
+from ..common.tree import flatten
 from ..rules import ROWS
 from ..rules.table import BY_NAME, FIRST_ROW
 from ..tape.layout import FIRST_ARRAY
@@ -65,7 +66,7 @@ def _row(tape, slot, entry, operands):
     if row.primitive is not None:
         call = dict(attrs)["call"]
         results = row.primitive(*call.arguments(operands), **call.static)
-        return packed(results) if call.several else results
+        return packed(flatten(results)[0]) if call.several else results
     with contextlib.nullcontext() if entry.differentiable else no_grad():
         try:
             return apply(row, operands if entry.differentiable else list(map(below, operands)), attrs, integer=entry.integer)

@@ -131,7 +131,7 @@ def _between(tape, item):
         return 0
     metas = [tape.metas[o] if o > 0 else meta_of(tape.constants[-1 - o]) for o in item.operands]
     plan = _Counted(metas, entry.meta)
-    plan.contributions(row, [k for k in row.slots(len(metas)) if metas[k].char in "df"], row.keywords(entry.attrs, entry.integer))
+    plan.contributions(row, [k for k in row.slots(len(metas)) if metas[k].char in "df" and k not in row.refused], row.keywords(entry.attrs, entry.integer))
     return plan.nbytes
 
 

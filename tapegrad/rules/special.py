@@ -13,7 +13,7 @@ import numpy as np
 from ..common.registry import registry
 from ..common.uninterrupted import imported
 from . import lang as L
-from .table import elementwise, zero
+from .table import BY_NAME, elementwise, structural, zero
 
 TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
 
@@ -136,6 +136,21 @@ def _derivative_row(of, name, operand, slope, doc):
     )
 
 
+def _underived_vjp(g, z, operand, result, of="", position=0):
+    return g, lambda: BY_NAME[of].refuse(position)
+
+
+def _underived_jvp(tangents, z, operand, result, of="", position=0):
+    if tangents[1] is not None:
+        BY_NAME[of].refuse(position)
+    return tangents[0]
+
+
+structural(
+    "underived", 2, lambda z, operand, of="", position=0: np.copy(z), _underived_vjp, jvp=_underived_jvp, forward=lambda z, operand, of="", position=0: z,
+    node="Underived", doc="the result z of a row in a recording, with an operand in which that has no derivative: asked for, it is an error",
+    refused={1: "the function before it has none"}, shape=lambda z, operand, of="", position=0: (z.shape, z.char), effect="elementwise",
+)
 _derivative_row(
     "gammainc", "gammainc_da", "its order",
     lambda a, x, z: L.select(L.eq(x, 0.0) & (a > 1.0), 0.0, _gamma_density(a, x) * (L.log(x) - L.digamma(a))),

@@ -27,7 +27,7 @@ from functools import cache, lru_cache, wraps
 
 import numpy as np
 
-from ..common.errors import InternalError
+from ..common.errors import HigherOrderError, InternalError, UnsupportedFunctionError
 from . import lang as L
 from .lang import times
 from .shapes import of_elements
@@ -183,6 +183,15 @@ class Row:
     def slots(self, count):
         """Positions of the operands, out of `count`, that can carry a derivative."""
         return _slots(self.constants, count)
+
+    def refuse(self, k):
+        """Raise the error for an operand that carries a derivative, at a position where the row has none."""
+        if self.name in L.COMPILED:
+            raise HigherOrderError(f"{self.name}, the {self.doc.partition(',')[0]}, cannot be differentiated again in that")
+        raise UnsupportedFunctionError(
+            f"{self.name} has no derivative in its argument {k + 1}: {self.refused[k]}. Give it a plain number or array, or "
+            "leave the tape on purpose with .detach()"
+        )
 
     def computed(self, operands, result, attrs):
         """The value of the result by the rules of the row; None if they do not say it (only `value` does).

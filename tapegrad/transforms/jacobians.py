@@ -353,18 +353,18 @@ def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
     f : callable
         Returns a number, an array, or nested tuples, lists and dicts of them.
     argnums : int or tuple of int
-        The arguments to differentiate with respect to: numbers or arrays.
+        The arguments to differentiate with respect to: numbers, arrays, or containers of them.
 
     Returns
     -------
     callable
         ``jacobian(*args, **kwargs)`` returns, for each array that `f` returns, one of shape
-        ``f(x).shape + x.shape``; if `argnums` is a tuple, a tuple of these.
+        ``f(x).shape + x.shape`` for each array in an argument; if `argnums` is a tuple, a tuple of these.
 
     Raises
     ------
     StructureError
-        An argument or a result is not a number or array.
+        There is something else than numbers and arrays in an argument or result.
     DtypeError
         An argument is an array of integers.
 
@@ -392,7 +392,11 @@ class _Jacfwd(JacobianFunction):
         self._plainly = columns(self.__wrapped__, self._argnums[0] if self._one else self._argnums)
 
     def _answered(self, args, kwargs):
-        return self._plainly(*args, **kwargs) if self._jit is None else super()._answered(args, kwargs)
+        return self._plainly(*args, **kwargs) if self._jit is None and self._of_arrays(args) else super()._answered(args, kwargs)
 
     def _inside(self, args, kwargs):
-        return self._plainly(*args, **kwargs)
+        return self._plainly(*args, **kwargs) if self._of_arrays(args) else super()._inside(args, kwargs)
+
+    def _of_arrays(self, args):
+        """Whether no argument that is differentiated is a container: the passes are for one array."""
+        return all(k >= len(args) or flatten(args[k])[1].kind in (None, complex) for k in self._argnums)

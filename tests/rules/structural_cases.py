@@ -389,6 +389,9 @@ CASES = {
     "cofactors": [
         (lambda x: apply("cofactors", (x,)), (x,), lambda x: np.linalg.det(x) * np.linalg.inv(x).T) for x in (REGULAR, REGULAR.T)
     ],
+    "underived": [
+        (lambda x, a=a: apply("underived", (x, a), (("of", "jv"), ("position", 0))), (x,), lambda x: x * 1.0) for x, a in ((M, np.arange(4)), (V, np.array(2)), (1.5, np.array(2)))
+    ],
     "fourier": list(fourier_cases()),
     "complex_det": [(lambda x: apply("complex_det", (x,)), (x,), lambda x: parts(np.linalg.det(whole(x)))) for x in (PARTS, PARTS[0])],
     "complex_erf": [

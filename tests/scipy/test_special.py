@@ -257,3 +257,49 @@ def test_terms_without_weight_and_numbers_without_value():
         mirrored.multigammaln(leaf([2.0, 0.3]), 3)
     with pytest.raises(TypeError):
         mirrored.multigammaln(leaf(3.0), 2.5)
+
+
+#: A function of a parameter and an array, of which there is no second derivative in the parameter; of the last ones not even a first one.
+OF_PARAMETERS = {
+    "gammainc": sp.gammainc, "betainc": lambda a, x: sp.betainc(a, 2.0 * a, 0.5 * x), "stdtr": sp.stdtr,
+    "gammaincinv": lambda a, p: sp.gammaincinv(a, 0.5 * p), "jv": sp.jv, "ive": sp.ive,
+}  # fmt: skip
+
+
+def _summed(name):
+    return lambda a, x: np.sum(OF_PARAMETERS[name](a, x))
+
+
+@pytest.mark.parametrize("kernel", ["never", "always"])
+@pytest.mark.parametrize("name", OF_PARAMETERS)
+def test_a_recording_asks_for_no_derivative_that_is_missing(name, kernel):
+    f, x, parameters = _summed(name), np.array([0.4, 1.3]), np.array([1.7, 2.4])
+    points, wanted = np.stack([x, x + 0.1]), 1 if name in ("jv", "ive") else (0, 1)
+    close = lambda one, other: tg.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10), one, other)  # noqa: E731
+    gradient = tg.grad(f, wanted)
+    each = tg.tree.map(lambda *lanes: np.stack(lanes), *map(gradient, parameters, points))
+    g, mapped, along = (tg.jit(h, kernel=kernel) for h in (gradient, tg.vmap(gradient), lambda a, x, t: tg.jvp(lambda x: f(a, x), (x,), (t,))[1]))
+    for a in parameters:
+        close(g(a, x), gradient(a, x))
+        close(along(a, x, x), np.sum(tg.grad(f, 1)(a, x) * x))
+    close(mapped(parameters, points), each)
+    close(tg.vmap(gradient)(parameters, points), each)
+    if wanted != 1:
+        # The derivative in both is that of the density.
+        mixed = tg.jit(lambda a, x: tg.grad(lambda x: tg.grad(f)(a, x))(x), kernel=kernel)
+        close(mixed(1.7, x), tg.jacfwd(lambda a: tg.grad(f, 1)(a, x))(1.7))
+
+
+@pytest.mark.parametrize("kernel", ["never", "always"])
+@pytest.mark.parametrize("name", OF_PARAMETERS)
+def test_a_derivative_that_is_missing_is_refused_where_it_is_asked_for(name, kernel):
+    f, x, parameters = _summed(name), np.array([0.4, 1.3]), np.array([1.7, 2.4])
+    df = f if name in ("jv", "ive") else lambda a, x: tg.grad(f)(a, x)
+    for again in (
+        lambda a: tg.jit(tg.grad(df), kernel=kernel)(a, x), lambda a: tg.jit(lambda a: tg.jvp(lambda a: df(a, x), (a,), (1.0,))[1], kernel=kernel)(a),
+        lambda a: tg.jit(tg.grad(lambda a: tg.jvp(lambda x: df(a, x), (x,), (x,))[0]), kernel=kernel)(a), lambda a: tg.vmap(tg.grad(df))(parameters, np.stack([x, x])),
+        lambda a: tg.jit(tg.grad(lambda b: np.sum(tg.vmap(df)(b, np.stack([x, x])))), kernel=kernel)(parameters), lambda a: tg.jit(tg.jacfwd(df), kernel=kernel)(a, x),
+        lambda a: tg.grad(lambda b: np.sum(tg.vmap(df)(b, np.stack([x, x]))))(parameters), lambda a: tg.linearize(lambda a: df(a, x), a)[1](1.0),
+    ):
+        with pytest.raises((tg.errors.HigherOrderError, tg.errors.UnsupportedFunctionError), match="cannot be differentiated again|no derivative in its argument 1"):
+            again(1.7)

@@ -195,3 +195,21 @@ def test_a_recorded_jacobian_of_few_inputs_comes_by_columns():
     gradients = [tg.grad(lambda p, by=by: tall(p, by))(p) for by in (tg.jacobian, tg.jacrev, tg.jacfwd)]
     for gradient in gradients[1:]:
         np.testing.assert_allclose(gradients[0], gradient, rtol=1e-13)
+
+
+def test_jacfwd_takes_the_containers_that_jacrev_takes():
+    given = {"a": np.array([1.0, 2.0]), "b": (3.0, [np.ones((2, 2))])}
+
+    def f(p, q=None):
+        return {"u": p["a"] * p["b"][0] * (q or {"c": 1.0})["c"], "v": (np.sum(p["b"][1][0]) ** 2 * np.sum(p["a"]),)}
+
+    def same(one, other):
+        assert tg.tree.map(np.shape, one) == tg.tree.map(np.shape, other)
+        tg.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12), one, other)
+
+    expected = tg.jacrev(tg.jacrev(f))(given)
+    for first, second in [(tg.jacfwd, tg.jacfwd), (tg.jacfwd, tg.jacrev), (tg.jacrev, tg.jacfwd)]:
+        same(first(second(f))(given), expected)
+    for wrapped in (lambda g: g, tg.jit, lambda g: lambda *args: tg.jvp(g, args, args)[1], lambda g: lambda *args: tg.vmap(lambda k: g(*args))(np.arange(2.0))):
+        for argnums in (0, (0, 1), (1,), "q"):
+            same(wrapped(tg.jacfwd(f, argnums))(given, {"c": 2.0}), wrapped(tg.jacrev(f, argnums))(given, {"c": 2.0}))

@@ -6,7 +6,7 @@ from ...array.differentiable import Differentiable
 from ...array.record import normalise, plain, tracked
 from ...common.errors import LeaveTapeError, RuleError
 from ...common.registry import registry
-from ...common.tree import flatten, unflatten
+from ...common.tree import LEAF, alike, flatten, rearranged, unflatten
 from ...common.tree import parts_of as things_of
 from ...tape.meta import SCALAR
 from ...tape.watch import sealed
@@ -23,8 +23,8 @@ class Call:
     static : dict
         Keyword arguments.
     outputs : tuple of Output
-    several : type or None
-        ``tuple`` or ``list`` if there are several results.
+    several : Structure or None
+        Of the results, if they are a container.
     context
         Context of the class form.
     nbytes : int
@@ -128,7 +128,28 @@ def _cast(part, dtype):
 
 def unpacked(whole, call):
     """The results, from the value of the instruction (an array, tensor or dual number); of None, where it was not kept, None."""
-    return call.several(parts_of(whole, call)) if call.several and whole is not None else whole
+    return unflatten(call.several, parts_of(whole, call)) if call.several and whole is not None else whole
+
+
+def structure_of(call):
+    """The structure of the results."""
+    return call.several or LEAF
+
+
+def holds_complex(structure):
+    """Whether there are complex numbers in a container of this structure."""
+    return structure.kind is complex or any(map(holds_complex, structure.parts))
+
+
+def leaves_like(thing, structure):
+    """The leaves of a derivative of a container of this structure; None if it is another container.
+
+    None is no leaf in the container, and zero in its derivative.
+    """
+    like, expected = flatten(unflatten(structure, [0.0] * structure.count), none=True)
+    found, form = flatten(thing, none=True)
+    found = found if alike(form, expected) else rearranged(found, form, expected)
+    return None if found is None else [leaf for leaf, one in zip(found, like) if one is not None]
 
 
 def parts_of(whole, call):

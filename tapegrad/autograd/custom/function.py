@@ -15,6 +15,7 @@ import numpy as np
 from ...array.differentiable import Differentiable
 from ...array.record import tracked
 from ...common.errors import HigherOrderError, MissingRuleError, RuleError, noted
+from ...common.tree import flatten
 from .calls import Fixed, handed, parts_of
 from .primitives import Primitive
 
@@ -101,7 +102,7 @@ class FunctionPrimitive(Primitive[Any]):
         inputs = handed(arguments, None)
         output = self._forward(context, inputs)
         results = self._note_results(call, output, context._plain_results)
-        call.context = _settled(context, inputs, list(output) if call.several else [output], call, arguments)
+        call.context = _settled(context, inputs, flatten(output)[0], call, arguments)
         return results
 
     def _output(self, call, arguments):

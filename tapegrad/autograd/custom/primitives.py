@@ -26,13 +26,28 @@ from ...array.record import apply, normalise, plain, trace_of, tracked
 from ...array.tensor import Tensor
 from ...array.traces import computed
 from ...common.dtypes import plain_array
-from ...common.errors import DtypeError, HigherOrderError, MissingRuleError, RuleError, noted
+from ...common.errors import ComplexOperandError, DtypeError, HigherOrderError, MissingRuleError, RuleError, noted
 from ...common.keywords import signature_of
-from ...common.tree import LEAF, Structure, alike, flatten, rearranged, unflatten
+from ...common.tree import LEAF, Structure, flatten, leaf_names, unflatten
 from ...common.tree import parts_of as things_of
 from ...rules.table import Row
 from ...tape.places import function_name
-from .calls import Call, Fixed, Output, fitted, handed, hidden, like_of, packed, parts_of, unpacked, zero_tangent
+from .calls import (
+    Call,
+    Fixed,
+    Output,
+    fitted,
+    handed,
+    hidden,
+    holds_complex,
+    leaves_like,
+    like_of,
+    packed,
+    parts_of,
+    structure_of,
+    unpacked,
+    zero_tangent,
+)
 
 R = TypeVar("R")
 Rule = TypeVar("Rule", bound=Callable[..., Any])
@@ -148,13 +163,15 @@ class Primitive(Generic[R]):
         return ""
 
     def _note_results(self, call, output, plain_results=()):
-        call.several = type(output) if type(output) in (tuple, list) else None
-        results, outputs = [], []
-        for k, part in enumerate(output if call.several else (output,)):
-            which = f"result {k} of {self.name}" if call.several else f"the result of {self.name}"
+        parts, structure = flatten(output)
+        if holds_complex(structure):
+            raise ComplexOperandError(f"the result of {self.name} holds complex numbers; return real and imaginary parts as results of their own")
+        call.several, results, outputs = None if structure is LEAF else structure, [], []
+        for part, name in zip(parts, leaf_names(structure)):
+            which = f"the result{name} of {self.name}"
             if tracked(part):
                 raise self._past_the_rule(which)
-            if part is None or isinstance(part, (str, dict, tuple, list)):
+            if part is None or isinstance(part, str):
                 raise RuleError(f"{which} is not a number or an array but {type(part).__name__}")
             # A copy: the tape keeps it, and the function may return its argument or a buffer it uses again.
             array = plain_array(part._v if isinstance(part, Differentiable) else part, which, order="C")
@@ -174,7 +191,7 @@ class Primitive(Generic[R]):
             trace.cannot = f"the custom primitive {self.name!r} has results that are no floats, which would stay as they are"
         if not floats:
             tensors = [plain(normalise(r)) for r in results]
-            return call.several(tensors) if call.several else tensors[0]
+            return unflatten(structure_of(call), tensors)
         value = packed(floats) if call.several else normalise(floats[0])
         attrs = (("keeps", self._keeps(call)),)
         live = [] if trace is None or not self.replayed else self._through(trace, call, operands, value)
@@ -186,7 +203,7 @@ class Primitive(Generic[R]):
 
         def body():
             output = self._output(call, call.arguments([call, *operands]))
-            return packed(list(map(joined, output))) if call.several else joined(output)
+            return packed(list(map(joined, flatten(output)[0]))) if call.several else joined(output)
 
         why = self.closed or self.kept(call)
         live, call.why = ([], why) if why else trace.through(body, value)
@@ -301,7 +318,7 @@ class Primitive(Generic[R]):
         if kind == "jvp":
             first = tuple(zero_tangent(a) if t is None else t for a, t in zip(arguments, given))
         else:
-            first = call.several(given) if call.several else given[0]
+            first = unflatten(structure_of(call), given)
         rule = self.rules[kind]
         with noted(f"raised in {self.rule_name(kind)}"):
             return rule(*handed([first, unpacked(result, call), *arguments], rule), **call.static)
@@ -371,14 +388,18 @@ class Primitive(Generic[R]):
     def _run_jvp(self, call, arguments, tangents, result):
         """The JVP rule: one tangent per result, None for one without derivative."""
         name, tangents = self.rule_name("jvp"), self._by_rule("jvp", call, tangents, arguments, result)
-        tangents = tuple(tangents) if call.several and isinstance(tangents, (tuple, list)) else (tangents,)
-        if len(tangents) != len(call.outputs):
-            raise RuleError(f"{name} returned {len(tangents)} tangents for {len(call.outputs)} results; return as many")
-        tangents = [t if o.value is None else None for t, o in zip(map(joined, tangents), call.outputs)]
-        for j, (t, o) in enumerate(zip(tangents, call.outputs)):
-            if t is not None and np.shape(t) != o.shape:
-                raise RuleError(f"{name} returned a tangent of shape {np.shape(t)} for result {j} of shape {o.shape}")
-        return tangents
+        leaves = leaves_like(tangents, call.several) if call.several else [tangents]
+        if leaves is None:
+            raise RuleError(f"{name} returned tangents {flatten(tangents, none=True)[1]} for results {call.several}; return a container like it")
+        checked = []
+        for t, o, leaf in zip(map(joined, leaves), call.outputs, leaf_names(structure_of(call))):
+            if o.value is not None or t is None:
+                checked.append(None)
+                continue
+            if np.shape(t) != o.shape:
+                raise RuleError(f"{name} returned a tangent of shape {np.shape(t)} for the result{leaf} of shape {o.shape}")
+            checked.append(t)
+        return checked
 
 
 def _unwrapped(operand):
@@ -414,13 +435,11 @@ class OfLeaves(Primitive[Any]):
             if adjoint is None:
                 parts += [None] * part.count
                 continue
-            # None is no leaf in the argument, and zero in its adjoint.
-            like, expected = flatten(unflatten(part, [0.0] * part.count), none=True)
-            found, form = flatten(adjoint, none=True)
-            found = found if alike(form, expected) else rearranged(found, form, expected)
+            found = leaves_like(adjoint, part)
             if found is None:
+                form = flatten(adjoint, none=True)[1]
                 raise RuleError(f"{self.rule_name('vjp')} returned, for argument {k}, {form}; return a container like it, {part}")
-            parts += [leaf for leaf, one in zip(found, like) if one is not None]
+            parts += found
         return tuple(parts)
 
     def _push(self, tangents, result, *leaves, **static):

@@ -1,5 +1,6 @@
 """Loops on tensors: the body is recorded once for each path, and the loop is one instruction."""
 
+import contextlib
 import math
 
 import numpy as np
@@ -9,7 +10,15 @@ from ...array.dual import Dual
 from ...array.functions import concatenate, reshape
 from ...array.record import apply, normalise, tracked
 from ...common import config
-from ...common.errors import GradientError, GuardError, OptionError, StructureError, TapegradError
+from ...common.errors import (
+    GradientError,
+    GuardError,
+    HigherOrderError,
+    OptionError,
+    StructureError,
+    TapegradError,
+    UnsupportedFunctionError,
+)
 from ...common.tree import flatten, unflatten
 from ...kernel.reasons import NotLowered
 from ...program.listing import advice
@@ -88,8 +97,9 @@ class _LoopRun:
         self.loop.later = self._later
         captured = LeafLayout.pack([tensor for tensor, _ in self.captures])
         if any(map(tracked, (*operands, captured))):
-            # Here a rule that is not written in instructions can still send the loop to Python.
-            self.loop.adjoints()
+            # Here a rule that is not written in instructions can still send the loop to Python; a derivative that is missing may not be asked for.
+            with contextlib.suppress(HigherOrderError, UnsupportedFunctionError):
+                self.loop.adjoints()
         loop, operands = self.loop, (operands[0], captured, operands[1])
         attrs = (("program", loop),)
         whole = apply("loop_results", (*operands, apply("loop", operands, attrs, value=z)), attrs)

@@ -383,4 +383,4 @@ def planned(row, metas, attrs, integer, out, limit, differentiable):
     row.computed(plan.values(), plan.operand(-1), attrs)
     if differentiable and out.char in "df":
         plan, slots = AbstractPlanner(metas, out, limit), row.slots(len(metas))
-        plan.deliver(plan.contributions(row, [k for k in slots if metas[k].char in "df"], attrs), [metas[k] for k in slots])
+        plan.deliver(plan.contributions(row, [k for k in slots if metas[k].char in "df" and k not in row.refused], attrs), [metas[k] for k in slots])

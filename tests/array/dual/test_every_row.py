@@ -30,7 +30,7 @@ def usable(name):
     """Examples in float64, a few of each row, and the positions of the operands that vary."""
     found, kinds = [], set()
     for example in examples_of(name):
-        slots = [k for k in example.row.slots(len(example.operands)) if k not in REFUSED.get(name, ())]
+        slots = [k for k in example.row.slots(len(example.operands)) if k not in REFUSED.get(name, ()) and k not in example.row.refused]
         values = [np.asarray(example.operands[k]) for k in slots]
         kind = (tuple(np.asarray(o).ndim for o in example.operands), example.attrs[:1], not all(v.size for v in values))
         if any(v.dtype.char != "d" for v in values) or kind in kinds or len(found) > 12:

@@ -227,3 +227,56 @@ def test_a_class_that_is_a_dict_and_no_container_is_refused():
     for hidden in lambda a: Own(a=a), lambda a: {"in": Own(a=a)}:
         with pytest.raises(LeaveTapeError, match="is a Own that holds a tensor"):
             tg.grad(lambda a: first(hidden(a)))(1.0)
+
+
+def _parts_with_a_vjp():
+    @tg.custom_vjp
+    def parts(x):
+        return {"sum": np.sum(x * x), "more": (x * 2.0, [np.exp(x[0])])}
+
+    # Twice the derivative of the first part: what the rule says counts.
+    parts.defvjp(lambda x: (parts(x), x), lambda x, g: (4.0 * x * g["sum"] + 2.0 * g["more"][0] + np.exp(x[0]) * g["more"][1][0] * np.eye(len(x))[0],))
+    return parts
+
+
+def _parts_with_a_jvp():
+    @tg.custom_jvp
+    def parts(x):
+        return {"sum": np.sum(x * x), "more": (x * 2.0, [np.exp(x[0])])}
+
+    @parts.defjvp
+    def rule(primals, tangents):
+        (x,), (t,) = primals, tangents
+        # With the keys in another order.
+        return parts(x), {"more": (2.0 * t, [np.exp(x[0]) * t[0]]), "sum": 4.0 * np.sum(x * t)}
+
+    return parts
+
+
+@pytest.mark.parametrize("made", [_parts_with_a_vjp, _parts_with_a_jvp])
+def test_results_in_containers(made):
+    parts, x = made(), np.array([0.3, -1.2, 2.0])
+
+    def f(x):
+        p = parts(x)
+        assert list(p) == ["sum", "more"] and isinstance(p["more"], tuple)
+        return p["sum"] * p["more"][1][0] + np.sum(p["more"][0] ** 2)
+
+    one = np.eye(3)[0]
+    expected = np.exp(x[0]) * (4.0 * x + np.sum(x * x) * one) + 8.0 * x
+    for g in (tg.grad(f), tg.jit(tg.grad(f)), lambda x: tg.vmap(tg.grad(f))(x[None])[0], tg.jacfwd(f), lambda x: tg.jvp(f, (x,), (one,))[1] * one + tg.grad(f)(x) * (1 - one)):
+        for _ in range(2):
+            np.testing.assert_allclose(g(x), expected, rtol=1e-12)
+    jacobian = tg.jacrev(parts)(x)
+    np.testing.assert_allclose(jacobian["sum"], 4.0 * x)
+    np.testing.assert_allclose(jacobian["more"][0], 2.0 * np.eye(3))
+    np.testing.assert_allclose(tg.hessian(lambda x: parts(x)["sum"])(x), 4.0 * np.eye(3), atol=1e-12)
+
+
+def test_a_rule_that_returns_another_container():
+    f = tg.custom_jvp(lambda x: {"a": x, "b": x * 2.0})
+    f.defjvp(lambda primals, tangents: (f(*primals), {"a": tangents[0]}))
+    with pytest.raises(RuleError, match="return a container like it"):
+        tg.jvp(lambda x: f(x)["b"], (1.0,), (1.0,))
+    with pytest.raises(tg.errors.ComplexOperandError, match="real and imaginary parts"):
+        tg.grad(lambda x: tg.custom_jvp(lambda x: (x, x * 1j), lambda t, r, x: (t, t))(x)[0])(1.0)

@@ -23,7 +23,7 @@ def unweighted(example):
     None and no operands if one of them is not of floats.
     """
     operands = [o if isinstance(o, float) else np.asarray(o) for o in example.operands]
-    slots = example.row.slots(len(operands))
+    slots = [k for k in example.row.slots(len(operands)) if k not in example.row.refused]
     if any(np.asarray(operands[k]).dtype.kind != "f" for k in slots):
         return None, ()
 
