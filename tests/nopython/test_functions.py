@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from numba.core import event
 
 import tapegrad as tg
 from tapegrad.common.errors import UnsupportedInNumbaError
@@ -103,6 +104,36 @@ def test_cholesky_factors_have_the_symmetric_gradient(mode):
 
     a = np.array([[4.0, 0.5, 0.3], [0.5, 3.0, -0.7], [0.3, -0.7, 2.0]])
     assert np.allclose(tg.njit_grad(cubes, mode=mode)(a), tg.grad(cubes)(a), rtol=1e-13)
+
+
+class Layouts(event.Listener):
+    """Of matrices for which Numba compiles its functions of linear algebra."""
+
+    def __init__(self):
+        self.met = {}
+
+    def on_start(self, compiling):
+        name, given = getattr(compiling.data["dispatcher"], "__name__", ""), compiling.data["args"]
+        if name.endswith("_impl") and given:
+            self.met.setdefault(name, set()).add(getattr(given[0], "layout", None))
+
+    def on_end(self, compiling):
+        pass
+
+
+@pytest.mark.long
+def test_adjoints_solve_in_the_layout_of_the_function():
+    """For each layout Numba compiles for seconds."""
+
+    def deviance(a):
+        low = np.linalg.cholesky(a)
+        return np.sum(np.linalg.solve(a, a[0]) ** 2) + np.sum(np.log(np.diag(low)))
+
+    layouts, a = Layouts(), np.array([[4.0, 0.5, 0.3], [0.5, 3.0, -0.7], [0.3, -0.7, 2.0]])
+    with event.install_listener("numba:compile", layouts):
+        gradient = tg.njit_grad(deviance)(a)
+    assert layouts.met.get("solve_impl", {"C"}) == {"C"}
+    np.testing.assert_allclose(gradient + gradient.T, tg.grad(deviance)(a) + tg.grad(deviance)(a).T, rtol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -162,6 +162,21 @@ def test_unmodified_scipy_names_the_mirror(name):
     check_unmodified("scipy.linalg", name, call, arrays)
 
 
+def test_bands_are_solved_as_scipy_does():
+    """To the bit, by the routine that it calls."""
+    rng = np.random.default_rng(0)
+    for n, low, high in np.ndindex(5, 4, 4):
+        bands, b = rng.standard_normal((low + high + 1, n + 1)), rng.standard_normal((n + 1, 2))
+        for dtype in (np.float64, np.float32):
+            expected = scipy.linalg.solve_banded((low, high), bands.astype(dtype), b.astype(dtype))
+            found = mirrored.solve_banded((low, high), leaf(bands.astype(dtype)), b.astype(dtype))
+            assert plain(found).dtype == dtype
+            np.testing.assert_array_equal(plain(found), expected)
+    for low, high in ((1, 1), (2, 1)):
+        with pytest.raises(np.linalg.LinAlgError, match="singular"):
+            mirrored.solve_banded((low, high), leaf(np.zeros((low + high + 1, 4))), np.ones(4))
+
+
 def test_solutions_in_every_mode():
     def sylvester(a, q):
         return np.sum(np.sin(mirrored.solve_sylvester(a + 4.0 * np.eye(3), a.T + 3.0 * np.eye(3), q)))
