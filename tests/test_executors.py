@@ -65,11 +65,11 @@ PRIMITIVES = {
 }  # fmt: skip
 #: Adjoints inside of `@njit`, as text.
 ADJOINTS = set(
-    "astype cholesky column_stack concatenate copy det dot flatten full hstack inv log_abs_det max mean min norm outer ravel "
+    "astype cholesky column_stack concatenate copy det dot flatten full hstack inv log_abs_det max min norm ravel "
     "sign_of_det solve stack sum vstack".split()
 )
 #: Tangents inside of `@njit`, lane by lane, with what they have in common.
-TANGENTS = {f"nopython/algebra.py: {name}" for name in "_cofactors _of_determinant _of_matrix _solve _joined tangents".split()}
+TANGENTS = {f"nopython/algebra.py: {name}" for name in "_of_determinant _of_matrix _solve _joined tangents".split()}
 #: What makes and opens dual numbers without a derivative of its own: the number, operations by the row's rule, seeds and results.
 AROUND = {f"nopython/{name}" for name in (
     "builtins.py: _print", "builtins.py: component", "builtins.py: primal", "builtins.py: seeded", "drivers.py: _PIECES", "drivers.py: along",

@@ -173,16 +173,8 @@ _extremum(np.min, np.minimum)
 both(compiled_only("astype"), "astype")(lambda a, dtype: (lambda a, dtype: a.copy()) if is_dual_array(a) and holds_floats(dtype) else None)
 
 
-@overload(abs, target="cpu")
-def _abs(a):
-    if is_dual_array(a):
-        return lambda a: np.abs(a)
-
-
-@overload(np.linalg.norm, target="cpu")
-def _norm(a):
-    if is_dual_array(a):
-        return lambda a: math.sqrt(np.sum(a * a))
+overload(abs, target="cpu")(lambda a: (lambda a: np.abs(a)) if is_dual_array(a) else None)
+overload(np.linalg.norm, target="cpu")(lambda a: (lambda a: math.sqrt(np.sum(a * a))) if is_dual_array(a) else None)
 
 
 # ---- products ---------------------------------------------------------------------------

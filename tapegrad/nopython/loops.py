@@ -122,9 +122,7 @@ def _prod(a):
     return prod
 
 
-@loop(np.ptp, ...)
-def _ptp(a):
-    return np.max(a) - np.min(a)
+loop(np.ptp, ...)(lambda a: np.max(a) - np.min(a))
 
 
 @loop(np.trace, 2)
@@ -157,9 +155,7 @@ def _cumprod(a):
     return products
 
 
-@loop(np.diff, 1)
-def _diff(a):
-    return a[1:] - a[:-1]
+loop(np.diff, 1)(lambda a: a[1:] - a[:-1])
 
 
 @loop(np.linspace, None, None, None)
@@ -173,14 +169,8 @@ def _linspace(start, stop, num=50):
 
 
 # ---- elements moved -----------------------------------------------------------------------------
-@loop(np.append, 1, 1)
-def _appended_array(arr, values):
-    return np.concatenate((arr, values))
-
-
-@loop(np.append, 1, None)
-def _appended_number(arr, values):
-    return np.append(arr, np.full(1, values))
+loop(np.append, 1, 1)(lambda arr, values: np.concatenate((arr, values)))
+loop(np.append, 1, None)(lambda arr, values: np.append(arr, np.full(1, values)))
 
 
 @loop(np.roll, 1, None)
@@ -316,6 +306,4 @@ def _at_numbers(x, xp, fp):
     return out
 
 
-@loop(np.interp, ..., 1, 1)
-def _at_places(x, xp, fp):
-    return np.interp(x.ravel(), xp, fp).reshape(x.shape)
+loop(np.interp, ..., 1, 1)(lambda x, xp, fp: np.interp(x.ravel(), xp, fp).reshape(x.shape))
