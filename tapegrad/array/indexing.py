@@ -228,9 +228,6 @@ def setitem(x, key, value):
         raise value._t.trace.refused("integers of a recorded function are put into a tensor of integers; make that an array with .copy()")
     known = not recorded(root, value)
     value, masked = _for_mask(x, live, value)
-    if known and masked and root is x and x.__class__ is registry.Tensor and x.dtype.kind == "f" and not views_of(x) and _references(x) == _ALONE:
-        # What nobody else sees becomes part of the recording.
-        known = False
     live = None if known else live
     key = _clean(key, live=live is not None)
     if type(x._v) is float and not (key is Ellipsis or key.__class__ is tuple and not key):
