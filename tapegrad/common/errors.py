@@ -253,7 +253,7 @@ class RuleError(TapegradError, RuntimeError, ValueError):
     >>> square = tg.custom_jvp(lambda x: x**2, lambda tangents, result, x: np.ones(3))
     >>> tg.derivative(square)(2.0)
     Traceback (most recent call last):
-    tapegrad.errors.RuleError: the JVP rule of '<lambda>' returned a tangent of shape (3,) for result 0 of shape ()...
+    tapegrad.errors.RuleError: the JVP rule of '<lambda>' returned a tangent of shape (3,) for the result of shape ()...
     >>> tg.derivative(tg.custom_jvp(lambda x: x**2, lambda tangents, result, x: 2.0 * x * tangents[0]))(2.0)
     4.0
     """

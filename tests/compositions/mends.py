@@ -67,7 +67,7 @@ MENDS = {
     "arrays of objects": Mend(r"np\.array\(\[c",
         ("array/leaving.py", "    if error is None or isinstance(error, TapegradError)", "    if True or isinstance(error, TapegradError)")),
     "no iterations": Mend(r"tg\.(scan|map)\([^\n]*\[1:\]",
-        ("transforms/loops/api.py", "return init, _of_no_iterations(f, init, leaves, structure)", "return init, None"), said="array of objects"),
+        ("transforms/loops/api.py", "return init, _of_no_iterations(f, init, leaves, structure, name)", "return init, None"), said="array of objects"),
     "results without elements": Mend(r"\[:0\]",
         ("transforms/loops/running.py", "(loop.rows,)) if self.results.leaves else", "(loop.rows,)) if self.results.size else")),
     "what a body changes besides its carry": Mend(r"\[0\] \*= -0\.8",
