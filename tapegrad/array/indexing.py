@@ -227,7 +227,7 @@ def setitem(x, key, value):
     known = not recorded(root, value)
     value, masked = _for_mask(x, live, value)
     if known and masked and root is x and x.__class__ is registry.Tensor and x.dtype.kind == "f" and not views_of(x) and _references(x) == _ALONE:
-        # What nobody else sees becomes part of the recording.
+        # An array that is its own alone becomes part of the recording.
         known = False
     live = None if known else live
     key = _clean(key, live=live is not None)

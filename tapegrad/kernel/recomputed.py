@@ -197,8 +197,9 @@ RECOMPUTED = {
 def _counting(of):
     """A rule for how many elements are true, of which `of` makes the result."""
 
-    def rule(plan, x, axis=None, **others):
-        return None if others else of(L.select(_truth(plan, x), 1.0, 0.0).sum(axis), L.select(_truth(plan, x), 0.0, 1.0).sum(axis))
+    def rule(plan, x, axis=None, keepdims=False, **others):
+        held, failed = (L.select(_truth(plan, x), *numbers).sum(axis, keepdims) for numbers in ((1.0, 0.0), (0.0, 1.0)))
+        return None if others else of(held, failed)
 
     return rule
 
