@@ -5,6 +5,7 @@ Who runs a rule on them does so under ``np.errstate(all="ignore")``: what is not
 
 import numpy as np
 
+from ..common.host_functions import host_function
 from ..common.registry import registry
 from ..interpreter.rule_array import RuleArray, lanes_of
 from ..rules import BY_NAME
@@ -104,12 +105,17 @@ class Recorded(RuleArray):
         return self if self.lanes == lanes else Recorded(self.a, lanes)
 
     def _positions(self, index, count):
-        positions = _undifferentiated(index.a)
-        if self.lanes is None and not isinstance(positions, Differentiable):
-            # The positions of nothing may not have been kept.
-            return Recorded(positions.reshape(-1).astype(np.int64, copy=False))
-        front = np.arange(self.lanes or 1)[:, None] * count
-        return Recorded(record_aux(lambda positions: (front + positions.reshape(-1)).reshape(-1), positions))
+        positions = _undifferentiated(index.a).reshape(-1)
+        if self.lanes is not None:
+            return Recorded(record_aux(_in_lanes(self.lanes, count), positions))
+        # The positions of nothing may not have been kept.
+        return Recorded(positions if isinstance(positions, Differentiable) else positions.astype(np.int64, copy=False))
+
+
+@host_function
+def _in_lanes(positions, lanes, count):
+    """Flat positions in each of so many arrays of `count` elements, one behind the other."""
+    return (np.arange(lanes)[:, None] * count + positions).reshape(-1)
 
 
 def as_rule_takes(value, constant):

@@ -117,6 +117,10 @@ def _positions(plan, ids, width, num):
     return plan.compute(first.expand_dims([1]) + plan.constant(np.arange(width), "l"), "l").reshape((ids.size * width,))
 
 
+def _in_lanes(plan, positions, lanes, count):
+    return plan.compute(plan.constant(np.arange(lanes)[:, None] * count, "l") + positions, "l").reshape((lanes * positions.size,))
+
+
 def _missing(plan, x, order, n):
     return L.select(L.isnan(x.transpose(order).reshape((x.size // n, n))), 1.0, 0.0).sum((1,))
 
@@ -187,7 +191,7 @@ RECOMPUTED = {
     "truth": _truth, "cast": lambda plan, x, *_: x, "all_finite": _all_finite, "at_classes": _at_classes, "taken": _taken,
     "indexed": _indexed, "repeats": _repeats, "nonzero_along": _nonzero_along, "piece": _piece,
     "rank": _rank, "positions": _positions, "missing": _missing, "numbers": _numbers, "running": _running, "has_zero": _has_zero,
-    "ranked": _ranked, "sorted": _sorted, "in_range": _in_range,
+    "ranked": _ranked, "sorted": _sorted, "in_range": _in_range, "in_lanes": _in_lanes,
 }  # fmt: skip
 
 
@@ -197,8 +201,9 @@ RECOMPUTED = {
 def _counting(of):
     """A rule for how many elements are true, of which `of` makes the result."""
 
-    def rule(plan, x, axis=None, **others):
-        return None if others else of(L.select(_truth(plan, x), 1.0, 0.0).sum(axis), L.select(_truth(plan, x), 0.0, 1.0).sum(axis))
+    def rule(plan, x, axis=None, keepdims=False, **others):
+        held, failed = (L.select(_truth(plan, x), *numbers).sum(axis, keepdims) for numbers in ((1.0, 0.0), (0.0, 1.0)))
+        return None if others else of(held, failed)
 
     return rule
 

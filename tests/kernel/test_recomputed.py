@@ -118,3 +118,19 @@ def test_truth_values_beside_numbers():
         for one, other in zip(g(x), tg.value_and_grad(counted)(x)):
             np.testing.assert_allclose(one, other, rtol=1e-12)
     assert calls(g.kernel(x)) == []
+
+
+@pytest.mark.parametrize(
+    "derivative",
+    [lambda f: lambda x: tg.grad(f)(x), lambda f: lambda x: tg.jvp(f, (x,), (W,))[1], lambda f: lambda x: tg.hvp(f)(x, W), lambda f: lambda x: tg.hessian(f)(x)],
+)  # fmt: skip
+def test_derivatives_inside_find_positions_without_numpy(derivative):
+    """Of one direction, and of several at once."""
+
+    def f(x):
+        return np.sum(np.sort(x) ** 3 * W) + np.median(x) * x[np.argmax(x)] ** 2
+
+    g, rng = tg.jit(derivative(f), kernel="always"), np.random.default_rng(0)
+    for x in rng.normal(size=(4, N)):
+        np.testing.assert_allclose(g(x), derivative(f)(x), rtol=1e-12)
+    assert calls(g.kernel(x)) == []

@@ -197,12 +197,18 @@ class Kernels:
             if results is None:
                 # A gradient that is not finite here, or a guard at its very edge: try at another point.
                 return
-            del self._untried[key]
             if all(map(agree, results, expected)):
+                del self._untried[key]
                 self.made[key] = kernel
                 stats.kernels += 1
                 LOG.info("%s: %s", name, kernel)
                 return
+            largest = np.array([np.max(np.abs(each), initial=0.0) for each in map(np.asarray, expected) if each.dtype.kind == "f"])
+            if all(agree(one, other, beside=largest) for one, other in zip(results, expected)):
+                # A gradient that is nothing but rounding beside the value, at an optimum say: another point shows whether it is right.
+                self._due[key] = 2 * self.visits[key]
+                return
+            del self._untried[key]
             self.reason = "its kernel and the sweep disagree"
         except NotLowered as why:
             self.reason, fault = str(why), why.__cause__
