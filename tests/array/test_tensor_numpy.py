@@ -449,7 +449,7 @@ def test_creation():
     "function",
     [
         np.unique, np.sort_complex, lambda t: np.fft.fft(t, out=np.zeros(6, complex)), lambda t: np.nextafter(t, 1.0), np.fmax.accumulate, np.logaddexp2.reduce, lambda t: np.maximum.reduceat(t, [0]),
-        lambda t: np.sum(t, out=np.zeros(())), lambda t: np.sum(t, dtype="f"),
+        lambda t: np.sum(t, out=np.zeros(())), lambda t: np.sum(t, dtype="i"),
         lambda t: np.dot(t, A.T, out=np.zeros((2, 2))), lambda t: np.cumsum(t, out=np.zeros(6)),
         lambda t: np.sin(t, dtype="f"),
         lambda t: np.take(t, [2], out=np.zeros(1)), lambda t: np.outer(t, t, out=np.zeros((6, 6))), np.spacing,

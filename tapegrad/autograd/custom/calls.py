@@ -6,7 +6,7 @@ from ...array.differentiable import Differentiable
 from ...array.record import normalise, plain, tracked
 from ...common.errors import LeaveTapeError, RuleError
 from ...common.registry import registry
-from ...common.tree import LEAF, alike, flatten, rearranged, unflatten
+from ...common.tree import alike, flatten, rearranged, unflatten
 from ...common.tree import parts_of as things_of
 from ...tape.meta import SCALAR
 from ...tape.watch import sealed
@@ -129,11 +129,6 @@ def _cast(part, dtype):
 def unpacked(whole, call):
     """The results, from the value of the instruction (an array, tensor or dual number); of None, where it was not kept, None."""
     return unflatten(call.several, parts_of(whole, call)) if call.several and whole is not None else whole
-
-
-def structure_of(call):
-    """The structure of the results."""
-    return call.several or LEAF
 
 
 def holds_complex(structure):

@@ -44,7 +44,6 @@ from .calls import (
     like_of,
     packed,
     parts_of,
-    structure_of,
     unpacked,
     zero_tangent,
 )
@@ -164,10 +163,10 @@ class Primitive(Generic[R]):
 
     def _note_results(self, call, output, plain_results=()):
         parts, structure = flatten(output)
-        if holds_complex(structure):
+        if structure is not LEAF and holds_complex(structure):
             raise ComplexOperandError(f"the result of {self.name} holds complex numbers; return real and imaginary parts as results of their own")
         call.several, results, outputs = None if structure is LEAF else structure, [], []
-        for part, name in zip(parts, leaf_names(structure)):
+        for part, name in zip(parts, [""] if structure is LEAF else leaf_names(structure)):
             which = f"the result{name} of {self.name}"
             if tracked(part):
                 raise self._past_the_rule(which)
@@ -191,7 +190,7 @@ class Primitive(Generic[R]):
             trace.cannot = f"the custom primitive {self.name!r} has results that are no floats, which would stay as they are"
         if not floats:
             tensors = [plain(normalise(r)) for r in results]
-            return unflatten(structure_of(call), tensors)
+            return unflatten(call.several or LEAF, tensors)
         value = packed(floats) if call.several else normalise(floats[0])
         attrs = (("keeps", self._keeps(call)),)
         live = [] if trace is None or not self.replayed else self._through(trace, call, operands, value)
@@ -318,7 +317,7 @@ class Primitive(Generic[R]):
         if kind == "jvp":
             first = tuple(zero_tangent(a) if t is None else t for a, t in zip(arguments, given))
         else:
-            first = unflatten(structure_of(call), given)
+            first = unflatten(call.several, given) if call.several else given[0]
         rule = self.rules[kind]
         with noted(f"raised in {self.rule_name(kind)}"):
             return rule(*handed([first, unpacked(result, call), *arguments], rule), **call.static)
@@ -392,7 +391,7 @@ class Primitive(Generic[R]):
         if leaves is None:
             raise RuleError(f"{name} returned tangents {flatten(tangents, none=True)[1]} for results {call.several}; return a container like it")
         checked = []
-        for t, o, leaf in zip(map(joined, leaves), call.outputs, leaf_names(structure_of(call))):
+        for t, o, leaf in zip(map(joined, leaves), call.outputs, leaf_names(call.several or LEAF)):
             if o.value is not None or t is None:
                 checked.append(None)
                 continue
