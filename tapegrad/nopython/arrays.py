@@ -222,6 +222,12 @@ both(np.dot, "dot")(_product)
 overload(operator.matmul, target="cpu")(_product)
 
 
+@overload(np.outer, target="cpu")
+def _outer(a, b):
+    if is_dual_array(a) or is_dual_array(b):
+        return lambda a, b: np.expand_dims(np.ravel(a), 1) * np.expand_dims(np.ravel(b), 0)
+
+
 # ---- element by element -----------------------------------------------------------------
 def _in_place(function, ufunc):
     """Let ``a += b`` and its like change an array of dual numbers."""

@@ -133,10 +133,7 @@ def _trace(a):
     return total
 
 
-# ---- products of all pairs, running sums and products, differences -----------------------------------------------------
-loop(np.outer, ..., ...)(lambda a, b: np.expand_dims(np.ravel(a), 1) * np.expand_dims(np.ravel(b), 0))
-
-
+# ---- running sums and products, differences -----------------------------------------------------
 @loop(np.cumsum, 1, method=True)
 def _cumsum(a):
     sums, total = np.empty_like(a), 0.0
