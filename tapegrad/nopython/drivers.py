@@ -236,7 +236,7 @@ def cleared(out, x, others):
 def apart(a, others):
     """Refuse an array that the function stores into (into a copy of it), and that is another argument as well."""
     if overlap(a, others):
-        raise ValueError("an array that the function stores into shares memory with another argument; pass a copy of one of them")
+        raise ValueError("an array that the function may store into shares memory with another argument; pass a copy of one of them")
 
 
 @register_jitable

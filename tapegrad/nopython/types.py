@@ -211,6 +211,8 @@ def primal_type(ty):
     """A type with float64 in place of dual numbers."""
     if isinstance(ty, DualType):
         return types.float64
+    if isinstance(ty, types.UniTuple):  # (the seeds of a loop on threads)
+        return types.UniTuple(primal_type(ty.dtype), ty.count)
     return types.Array(types.float64, ty.ndim, ty.layout) if is_dual_array(ty) else ty
 
 
