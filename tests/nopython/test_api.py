@@ -216,7 +216,7 @@ def rounds(x):
     "function, arguments, where, words",
     [
         (cuts, (1.0,), (cuts, 2), "math.floor"),
-        (stores, (1.0, np.zeros(2)), (stores, 1), "argnums"),
+        (stores, (1.0, np.zeros(2, int)), (stores, 1), "pass one of floats"),
         (calls_a_helper_that_cuts, (1.0,), (cuts, 2), "math.floor"),
         (solves, (1.0,), (solves, 2), "tg.tensor"),
         (undefined, (1.0,), (undefined, 1), "no_such_attribute"),
