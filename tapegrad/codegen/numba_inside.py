@@ -42,7 +42,7 @@ from numba.core import cgutils, config, entrypoints, event, ir, typed_passes, un
 from numba.core.analysis import compute_cfg_from_blocks
 from numba.core.callconv import Status, excinfo_ptr_t
 from numba.core.codegen import JITCodeLibrary, RuntimeLinker
-from numba.core.compiler import Compiler, CompilerBase, CompileResult, DefaultPassBuilder, Flags
+from numba.core.compiler import Compiler, CompilerBase, CompileResult, DefaultPassBuilder, Flags, run_frontend
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import FunctionPass, PassManager, register_pass
 from numba.core.environment import Environment, lookup_environment

@@ -99,8 +99,7 @@ _ADVICE = (
     (r"Function\(float(16|32)\)", "leave np.float32 out: a differentiated number is a float64; arrays of float32 may be arguments"),
     (r"Function\(<class 'complex'>\)|complex(64|128)", "write complex arithmetic in real and imaginary parts"),
     (r"setitem\W+(readonly )?array\((float|int)|Cannot (cast|store) dual|asarray|cannot unify.*array\((float|int)",
-     "the array was made outside of the function and holds plain numbers; make it inside, as float64, with np.zeros or "
-     "np.empty_like(x), or make it one of the differentiated arguments (argnums)"),
+     "the array cannot hold differentiated values; make it inside, as float64, with np.zeros or np.empty_like(x), or pass one of floats, not read-only"),
     (r"(?i)cannot unify|can't unify", "give the variable one type on all paths"),
     (r"<function (solve|inv|pinv|det|slogdet|eig|svd|qr|cholesky|lstsq|interp|matrix_power)",
      "write this step out in loops, or take its derivative outside of Numba, with tg.tensor"),

@@ -18,7 +18,8 @@ from .compile import compiled, dual_dispatcher
 from .key import content
 from .reverse.drivers import ReverseDriver
 from .reverse.runtime import caught
-from .types import DualType, Token, compiled_only, contains_dual, copied, defined, dual_of, element, is_real, with_arrays
+from .rewrite import dual_arguments
+from .types import DualType, Token, arrays_in, compiled_only, contains_dual, copied, defined, dual_of, element, is_real, with_arrays
 
 #: Lanes used where the number of directions is not known when types are.
 DEFAULT_LANES = 8
@@ -122,10 +123,10 @@ def driver_of(request):
 def _run_function(request, argument_types, count, lanes):
     """Lines that call the user's function with dual numbers `d` for what is differentiated, and what they name: the result is `r`.
 
-    It may run several times: it is compiled for arrays `c` that cannot be changed, or, if that fails, gets copies.
+    It may run several times: it is compiled for arrays `c` that cannot be changed, or, if that fails, gets copies, if need be of dual numbers.
     """
-    dispatcher, chosen, names = dual_dispatcher(request.function, lanes, True), request.argnums, {}
-    arrays = {k: ty for k, ty in enumerate(argument_types[:count]) if isinstance(ty, types.Array)}
+    dispatcher, chosen, names, work = dual_dispatcher(request.function, lanes, True), request.argnums, {}, set()
+    arrays = [(k, place, ty) for k, argument in enumerate(argument_types[:count]) for place, ty in arrays_in(argument)]
     others = {k: ty for k, ty in enumerate(argument_types[:count]) if k not in chosen}
 
     def made(exchange):
@@ -136,13 +137,24 @@ def _run_function(request, argument_types, count, lanes):
     try:
         lines, result = made(lambda ty, text: (f"fixed({text})", ty.copy(readonly=True)))
     except UnsupportedInNumbaError:
-        lines, result = made(copied)
+        try:
+            lines, result = made(copied)
+        except UnsupportedInNumbaError:
+            held = dual_arguments(request.function, [k in chosen for k in range(count)])
+            work = {f"a{k}{place}" for k, place, ty in arrays if k in held and k in others and isinstance(ty.dtype, types.Float) and ty.mutable}
+            if not work:
+                raise
+            lines, result = made(lambda ty, text: (f"seeds(token, {text}, LANES)", dual_of(ty, lanes)) if text in work else copied(ty, text))
     _check_result(request, result)
     own = [f"{'d' if k in chosen else 'c'}{k}" for k in range(count)]
     lines.append(f"r, code, said = f({', '.join(own)})")
-    for k, ty in arrays.items():
-        if len(arrays) > 1 and is_real(ty.dtype) and ty.mutable:
-            lines.append(f"if code == 0: apart_if_stored({own[k]}, a{k}, ({''.join(f'a{j}, ' for j in arrays if j != k)}))")
+    for k, place, ty in arrays if len(arrays) > 1 else ():
+        text = f"a{k}{place}"
+        aside = "".join(f"a{j}{other}, " for j, other, _ in arrays if (j, other) != (k, place))
+        if text in work:
+            lines.append(f"apart({text}, ({aside}))")
+        elif is_real(ty.dtype) and ty.mutable:
+            lines.append(f"if code == 0: apart_if_stored({own[k]}{place}, {text}, ({aside}))")
     return lines, {"f": caught(dispatcher, count), **names}
 
 
@@ -151,7 +163,7 @@ def _run_sweeps(request, argument_types, count, lanes):
     made = ReverseDriver(request, argument_types[:count], types.float64, lanes)
     _check_result(request, made.result)
     request.taken[str(tuple(argument_types))] = {"mode": "forward over reverse", **made.report}
-    gradient = made.leaves.gradient() + ".reshape(-1)" * (request.kind == "hessian" and bool(made.leaves.arrays))
+    gradient = made.leaves.gradient() + ".reshape(-1)" * (request.kind == "hessian" and bool(made.leaves.wanted))
     return [*made.start, *made.zeros, f"(q, g), code, said, peak = sweeps(1.0, {made.values})", f"r = {gradient}"], made.names
 
 
@@ -200,8 +212,9 @@ def _reverse_lines(request, made, count):
     if request.kind == "vjp":
         seed, value = f"as_seed({given[-1]})", "r"
     if request.out:
-        outs = given[count - len(leaves.arrays):]
-        zeros = [f"s{j} = cleared({out}, x{j}, ({''.join(f'{a}, ' for a in given if a != out)}))" for j, out in zip(leaves.arrays, outs)]
+        outs = given[made.count:]
+        zeros = [f"s{j} = cleared({out}, x{j}, ({''.join(f'{a}, ' for a in given if a != out)}))" for j, out in zip(leaves.wanted, outs)]
+        zeros += made.zeros[len(outs):]
     lines += [*zeros, f"(r, g), code, said, peak = sweeps({seed}, {made.values})"]
     gradient = leaves.gradient()
     result = "peak" if request.peak else value if request.out else gradient if request.kind == "grad" else f"({value}, {gradient})"
@@ -223,7 +236,7 @@ def cleared(out, x, others):
 def apart(a, others):
     """Refuse an array that the function stores into (into a copy of it), and that is another argument as well."""
     if overlap(a, others):
-        raise ValueError("an array that the function stores into shares memory with another argument; pass a copy of one of them")
+        raise ValueError("an array that the function may store into shares memory with another argument; pass a copy of one of them")
 
 
 @register_jitable

@@ -40,7 +40,7 @@ import numpy as np
 from numba import NumbaError
 from numba.extending import is_jitted
 
-from ..codegen.numba_inside import define_anew, ir, new_pass, raised_with
+from ..codegen.numba_inside import define_anew, ir, new_pass, raised_with, run_frontend
 from .allocate import EMPTY, FRESH, array, promoted
 from .builtins import primal
 from .functions import is_elementwise, is_known
@@ -170,6 +170,14 @@ class DualNames:
             self.mark(method.value, *expr.args)
         if method.attr in _VIEWS and result_active:
             self.mark(method.value)
+
+
+def dual_arguments(function, duals):
+    """Positions of arguments that may come to hold dual numbers if those do for which `duals` says so."""
+    func_ir = run_frontend(function)
+    activity = DualNames(func_ir, duals, True)
+    args = [s for s in next(iter(func_ir.blocks.values())).body if isinstance(s, ir.Assign) and isinstance(s.value, ir.Arg)]
+    return {s.value.index for s in args if activity.has(s.target)}
 
 
 def _edit(s, bound, promotion, func_ir, activity, variant, kept, lanes):

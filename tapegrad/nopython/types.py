@@ -194,6 +194,14 @@ def with_arrays(ty, text, exchange, names):
     return f"{maker}({''.join(f'{item}, ' for item, _ in items)})", types.BaseTuple.from_types([item for _, item in items], made)
 
 
+def arrays_in(ty, place=""):
+    """Pairs (place, type) of the arrays of an argument: in tuples the place is an index, as text."""
+    if isinstance(ty, types.Array):
+        return [(place, ty)]
+    items = enumerate(ty) if isinstance(ty, types.BaseTuple) else ()
+    return [pair for k, item in items for pair in arrays_in(item, f"{place}[{k}]")]
+
+
 def copied(ty, text):
     """The pair of a copy, for `with_arrays`."""
     return f"{text}.copy()", ty.copy(layout="C" if ty.layout == "A" else ty.layout, readonly=False)
@@ -203,6 +211,8 @@ def primal_type(ty):
     """A type with float64 in place of dual numbers."""
     if isinstance(ty, DualType):
         return types.float64
+    if isinstance(ty, types.UniTuple):  # (the seeds of a loop on threads)
+        return types.UniTuple(primal_type(ty.dtype), ty.count)
     return types.Array(types.float64, ty.ndim, ty.layout) if is_dual_array(ty) else ty
 
 

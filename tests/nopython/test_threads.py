@@ -71,9 +71,10 @@ def test_on_threads_derivatives_are_those_of_duals_with_the_same_bits_for_one_th
 
 
 @pytest.mark.long
-def test_on_threads_products_of_the_hessian_are_those_of_one_thread():
-    product = tg.njit_hvp(numba.njit(parallel=True)(in_place), (0, 1))
-    assert_same(*with_one_and_two(product, X, P, *ALONG), tg.njit_hvp(numba.njit(in_place), (0, 1))(X, P, *ALONG))
+@pytest.mark.parametrize("f", INDEPENDENT, ids=lambda f: f.__name__)
+def test_on_threads_products_of_the_hessian_are_those_of_one_thread(f):
+    product = tg.njit_hvp(numba.njit(parallel=True)(f), (0, 1))
+    assert_same(*with_one_and_two(product, X, P, *ALONG), tg.njit_hvp(numba.njit(f), (0, 1))(X, P, *ALONG))
 
 
 def with_one_and_two(dispatcher, *arguments):

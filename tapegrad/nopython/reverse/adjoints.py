@@ -101,7 +101,9 @@ class Adjoints(Activity):
     def _add_shadow(self, s, body, label):
         p, target, base = self.p, self.p.var(self.shadow[s.target.name]), self.base(s)
         if isinstance(s.value, (ir.Arg, ir.Global, ir.FreeVar)):
-            raise Refused("a differentiated value is stored into an array from outside of the function", s.loc)
+            # (The caller of a whole function can make shadows for more of its arguments.)
+            work = () if self.apart or p.part else sorted({k for k, n in enumerate(self.args) if n in self.shadow} - {*self.seeds})
+            raise Refused("a differentiated value is stored into an array from outside of the function", s.loc, work=work)
         if any(b not in self.shadow for b in base):
             refuse_unknown(s)
         if not base:

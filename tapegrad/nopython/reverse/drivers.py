@@ -3,18 +3,24 @@
 import numpy as np
 from numba import types
 
-from ..types import copied, dual_of, with_arrays
+from ...common.errors import UnsupportedInNumbaError
+from ..types import arrays_in, copied, dual_of, with_arrays
 from .compile import GradientBuilder
 from .runtime import arena_type, caught
 
 
 class DifferentiatedArgs:
-    """The numbers and arrays among the differentiated arguments, tuples taken apart."""
+    """The numbers and arrays among the differentiated arguments, tuples taken apart, and then the arrays of `work`.
 
-    def __init__(self, request, argument_types):
-        self.request, self.types, self.sources, self.values, self.scope = request, [], [], [], {}
-        self.forms = {k: self._form(argument_types[k], f"a{k}", k) for k in request.argnums}
+    Those are arguments into which differentiated values are stored; the derivatives by them are dropped.
+    """
+
+    def __init__(self, request, argument_types, work):
+        self.request, self.work, self.types, self.sources, self.values, self.scope = request, work, [], [], [], {}
+        self.forms = {k: self._form(argument_types[k], f"a{k}", k) for k in (*request.argnums, *work)}
         self.arrays = [j for j, ty in enumerate(self.types) if isinstance(ty, types.Array)]
+        #: those that are asked for
+        self.wanted = self.arrays[: len(self.arrays) - len(work)]
         self.numbers = [j for j, ty in enumerate(self.types) if not isinstance(ty, types.Array)]
 
     def _form(self, ty, source, k):
@@ -26,7 +32,8 @@ class DifferentiatedArgs:
                 self.scope[maker] = ty.instance_class
             return (maker, [self._form(item, f"{source}[{j}]", k) for j, item in enumerate(ty)])
         if isinstance(ty, types.Array) and isinstance(ty.dtype, types.Float):
-            value = f"np.ascontiguousarray({source})" if ty.layout != "C" else source if ty.mutable else f"{source}.copy()"
+            # (One of layout "A" may be contiguous: `np.ascontiguousarray` would not copy it.)
+            value = f"np.ascontiguousarray({source})" if ty.layout == "F" else source if ty.layout == "C" and ty.mutable else f"{source}.copy()"
             ty = types.Array(ty.dtype, ty.ndim, "C")
         elif isinstance(ty, (types.Float, types.Integer)):
             ty, value = types.float64, f"float({source})"
@@ -40,7 +47,7 @@ class DifferentiatedArgs:
 
     def lift(self, lanes):
         """Let the arguments, which are numbers and arrays, be the dual numbers `d`."""
-        self.values = [f"d{k}" for k in self.request.argnums]
+        self.values = [*[f"d{k}" for k in self.request.argnums], *[f"seeds(token, a{k}, LANES)" for k in self.work]]
         self.types = [dual_of(ty, lanes) for ty in self.types]
 
     def text(self, form, names):
@@ -72,19 +79,29 @@ class ReverseDriver:
     """
 
     def __init__(self, request, argument_types, seed, lanes=0):
-        self.leaves = leaves = DifferentiatedArgs(request, argument_types)
+        try:
+            self._make(request, argument_types, seed, lanes, [])
+        except UnsupportedInNumbaError as error:
+            work = getattr(error.__cause__, "work", ())
+            if not work:
+                raise
+            self._make(request, argument_types, seed, lanes, [self.others[k - 2 - len(self.leaves.types)] for k in work])
+
+    def _make(self, request, argument_types, seed, lanes, work):
+        self.leaves = leaves = DifferentiatedArgs(request, argument_types, work)
         if lanes:
             leaves.lift(lanes)
-        count = len(argument_types) - (len(leaves.arrays) if request.out else 0)
+        #: how many arguments are the function's
+        self.count = count = len(argument_types) - (len(leaves.wanted) if request.out else 0)
         if request.out:
-            for j, ty in zip(leaves.arrays, argument_types[count:]):
+            for j, ty in zip(leaves.wanted, argument_types[count:]):
                 if not isinstance(ty, types.Array) or (ty.dtype, ty.ndim, ty.layout, ty.mutable) != (leaves.types[j].dtype, leaves.types[j].ndim, "C", True):
                     request.refuse(f"an array for a gradient is {ty}", f"it has to be a contiguous {leaves.types[j]}")
             if leaves.numbers:
                 request.refuse("a number is differentiated", "out=True is for arrays, which are filled")
         if request.kind == "vjp":
             seed = _float_seed(seed)
-        others = [k for k in range(count) if k not in request.argnums]
+        self.others = others = [k for k in range(count) if k not in leaves.forms]
         names = [*[f"x{j}" for j in range(len(leaves.types))], *[f"y{k}" for k in others]]
         x = {j: f"x{j}" for j in range(len(leaves.types))}
         call = ", ".join(leaves.text(leaves.forms[k], x) if k in leaves.forms else f"y{k}" for k in range(count))
@@ -94,10 +111,11 @@ class ReverseDriver:
         result, sweeps = made.compiled(dispatcher, tys)
         self.result, self.report = result[0], sweeps.report()
         changed = {names[k - 2] for k in sweeps.changed_arguments() if 2 <= k < 2 + len(names)}
-        memory = {f"x{j}": leaves.sources[j] for j in leaves.arrays} | {f"y{k}": f"a{k}" for k in others if isinstance(argument_types[k], types.Array)}
-        aside = {n: "".join(f"{source}, " for m, source in memory.items() if m != n) for n in memory if n in changed}
+        memory = {leaves.sources[j]: f"x{j}" for j in leaves.arrays}
+        memory |= {f"a{k}{place}": f"y{k}" for k in others for place, _ in arrays_in(argument_types[k])}
         #: binds the differentiated arguments, copies of arrays that the function stores into, and gradients of zeros
-        self.start = [f"apart({memory[n]}, ({sources}))" for n, sources in aside.items() if sources]
+        aside = {text: "".join(f"{other}, " for other in memory if other != text) for text, n in memory.items() if n in changed}
+        self.start = [f"apart({text}, ({others}))" for text, others in aside.items() if others]
         self.start += [f"x{j} = " + (f"{value}.copy()" if f"x{j}" in changed and not lanes and value == value.split(".")[0] else value)
                       for j, value in enumerate(leaves.values)]  # fmt: skip
         self.start += [f"y{k} = {with_arrays(argument_types[k], f'a{k}', copied, leaves.scope)[0] if f'y{k}' in changed else f'a{k}'}" for k in others]

@@ -8,11 +8,14 @@ from ...codegen.numba_inside import contents, ir, renamed
 
 
 class Refused(Exception):
-    """No derivative of a statement; `loc` is where it stands in the user's source, `advice` what to do."""
+    """No derivative of a statement; `loc` is where it stands in the user's source, `advice` what to do.
 
-    def __init__(self, reason, loc, advice="write this step in loops over numbers and arrays, or ask for mode=\"forward\""):
+    `work` are the positions of arguments that have to be differentiated as well, as differentiated values are stored into them.
+    """
+
+    def __init__(self, reason, loc, advice="write this step in loops over numbers and arrays, or ask for mode=\"forward\"", work=()):
         super().__init__(reason)
-        self.reason, self.loc, self.advice = reason, loc, advice
+        self.reason, self.loc, self.advice, self.work = reason, loc, advice, work
 
 
 def is_expr(value, op=None):
