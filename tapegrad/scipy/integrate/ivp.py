@@ -11,6 +11,7 @@ from ...common.uninterrupted import Lazily, cached_property
 from ..mirrors import array, constant, differentiable, finite, plainly, value
 from . import events as happenings
 from .explicit import DormandPrince853, RungeKutta, classical
+from .newton import of_problem
 from .stepping import InitialValueProblem, flag
 from .stiff import BDF, Radau
 
@@ -141,7 +142,7 @@ def solve_ivp(
         why = ": ODEPACK's steps have no derivative; give BDF or Radau if the equations are stiff, DOP853 if not" if name == "LSODA" else ""
         raise UnsupportedFunctionError(f"solve_ivp with tensors takes the methods {', '.join(METHODS)} and RK4, not {name!r}{why}")
     y0 = array(y0)
-    times = None if t_eval is None else array(t_eval)
+    times, sparsity = None if t_eval is None else array(t_eval), options.pop("jac_sparsity", None) if name in IMPLICIT else None
     problem, first_step, jac = _problem(fun, t_span, y0, name, times, happening, vectorized, args, options)
     if name == "RK4":
         if dense_output or events:
@@ -151,7 +152,7 @@ def solve_ivp(
     met = None if problem.limits is None else [[] for _ in problem.limits]
     if y0.size == 0 or problem.start == problem.stop:
         return _nowhere(problem, y0, times, dense_output, met)
-    method = METHODS[name](problem, name, jac)
+    method = METHODS[name](problem, name, jac, *([of_problem(problem, y0, sparsity if jac is None else None)] if name in IMPLICIT else []))
     state = method.start(y0, first_step)
     if times is not None and not dense_output and events is None:
         end = method.at_times(state, times)
