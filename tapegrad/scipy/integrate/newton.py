@@ -16,14 +16,16 @@ from ...common.uninterrupted import Lazily
 from ...program.evaluation import applied
 from ...program.sparsity.compressed import WORTH, column_colours, coordinates
 from ...transforms.jacobians import jacfwd
-from ...transforms.loops.body import LeafLayout, Unrecordable, recorded
-from ..mirrors import array, value
+from ...transforms.loops.body import LeafLayout, Unrecordable, recorded, value_of
+from ..mirrors import array
 from ..sparse.values import Pattern, solution
 
 _sparse = Lazily("scipy.sparse")
 
-#: Of fewer unknowns no pattern is looked for: their dense matrices take less time.
-LEAST = 100
+#: Of fewer unknowns no pattern is looked for: their dense matrices take little time, and what is compiled for them is kept between plain calls.
+LEAST = 200
+#: The relative error of a product of the Jacobian that is still rounding.
+ROUNDING = 1e-5
 
 
 class Dense:
@@ -58,8 +60,15 @@ class Sparse(Dense):
         self.positions = colour[self.places[1]] * self.size + self.places[0]
 
     def derivative(self, slope, y):
-        (pushed,) = applied(lambda e: e.push([self.seeds], len(self.seeds)), slope, (y,), (0,), {})
-        return np.reshape(pushed, (-1,))[self.positions]
+        return np.reshape(_pushed(slope, y, self.seeds), (-1,))[self.positions]
+
+    def lacks(self, slope, y):
+        """Whether the Jacobian of a slope has more entries at `y` than the pattern has places: its product with a vector is another one."""
+        along = np.random.default_rng(0).normal(size=self.size)
+        *columns, product = value_of(_pushed(slope, y, np.vstack([self.seeds, along])))
+        terms = np.reshape(columns, -1)[self.positions] * along[self.places[1]]
+        sums, sizes = (np.bincount(self.places[0], part, self.size) for part in (terms, np.abs(terms)))
+        return np.any(np.abs(sums - product) > ROUNDING * (sizes + np.abs(product)))
 
     def given(self, jac):
         return super().given(jac)[self.places]
@@ -73,6 +82,11 @@ class Sparse(Dense):
         return lambda b: solution(data, b, pattern=pattern, trans="N")
 
 
+def _pushed(slope, y, tangents):
+    """The Jacobian times each of the tangents, a row for each."""
+    return applied(lambda e: e.push([tangents], len(tangents)), slope, (y,), (0,), {})[0]
+
+
 def of_problem(problem, y, sparsity):
     """How the Jacobians of a problem are kept, from the state `y` at its start; `sparsity` is what the user says of them, or None."""
     if sparsity is not None:
@@ -81,7 +95,10 @@ def of_problem(problem, y, sparsity):
             raise ValueError(f"`jac_sparsity` is expected to have shape {(y.size, y.size)}, but actually has {structure.shape}")
         structure.eliminate_zeros()
         structure.sort_indices()
-        return Sparse(structure)
+        found = Sparse(structure)
+        if found.lacks(lambda y: problem.slope(problem.start, y), stop_gradient(y)):
+            raise ValueError("`jac_sparsity` has no place for some entry that the Jacobian of `fun` has at the start")
+        return found
     structure = _recorded_pattern(problem, y) if y.size >= LEAST else None
     found = None if structure is None else Sparse(structure)
     return found if found is not None and WORTH * len(found.seeds) <= y.size else Dense()
@@ -89,7 +106,7 @@ def of_problem(problem, y, sparsity):
 
 def _recorded_pattern(problem, y):
     """The pattern of the slope, wherever it is evaluated; None if it is not known."""
-    at = value(y), value(problem.start)
+    at = value_of(y), value_of(problem.start)
     try:
         tape, *_ = recorded(
             lambda y, t: (problem.slope(t, y), None, False), *map(LeafLayout.of, at), (at[0], np.reshape(at[1], (1,))), [], "the right-hand side"
