@@ -212,10 +212,11 @@ def test_sparse_jacobians(method, factored, monkeypatch):
 def test_factors_of_a_sparse_jacobian_are_kept(factored):
     theirs = scipy.integrate.solve_ivp(heat, (0.0, 0.3), BAR, "BDF", args=(1.3,), jac=lambda t, y, k: tg.jacobian(heat, 1)(t, y, k))
     warmth(leaf(np.array(1.3)))
-    # Those of the iteration are SciPy's; a step that is accepted has those of the solution.
-    assert 0 < len(factored) <= theirs.nlu + theirs.t.size
+    # A step has several systems with two matrices: one for the iteration, which may be that of the step before, and one for the derivative.
+    assert 0 < len(factored) <= 2 * theirs.t.size
 
 
+@pytest.mark.long
 def test_sparse_jacobians_in_recordings(factored):
     gradient = tg.jit(tg.grad(lambda k, y0: warmth(k, y0), argnums=1))
     for k, y0 in ((1.3, BAR), (1.4, 1.1 * BAR)):

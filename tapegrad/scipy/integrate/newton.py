@@ -28,7 +28,7 @@ LEAST = 200
 ROUNDING = 1e-5
 
 
-class Dense:
+class DenseMatrices:
     """Jacobians as matrices."""
 
     def derivative(self, slope, y):
@@ -46,7 +46,7 @@ class Dense:
         return lambda b: inverse @ b
 
 
-class Sparse(Dense):
+class SparseMatrices(DenseMatrices):
     """Jacobians as their values in the places of a pattern, from a direction for each colour of its columns.
 
     Parameters
@@ -95,13 +95,13 @@ def of_problem(problem, y, sparsity):
             raise ValueError(f"`jac_sparsity` is expected to have shape {(y.size, y.size)}, but actually has {structure.shape}")
         structure.eliminate_zeros()
         structure.sort_indices()
-        found = Sparse(structure)
+        found = SparseMatrices(structure)
         if found.lacks(lambda y: problem.slope(problem.start, y), stop_gradient(y)):
             raise ValueError("`jac_sparsity` has no place for some entry that the Jacobian of `fun` has at the start")
         return found
     structure = _recorded_pattern(problem, y) if y.size >= LEAST else None
-    found = None if structure is None else Sparse(structure)
-    return found if found is not None and WORTH * len(found.seeds) <= y.size else Dense()
+    found = None if structure is None else SparseMatrices(structure)
+    return found if found is not None and WORTH * len(found.seeds) <= y.size else DenseMatrices()
 
 
 def _recorded_pattern(problem, y):
