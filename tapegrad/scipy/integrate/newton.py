@@ -14,13 +14,12 @@ import numpy as np
 from ...autograd.custom import stop_gradient
 from ...common.uninterrupted import Lazily
 from ...program.evaluation import applied
-from ...program.sparsity.compressed import WORTH, column_colours, coordinates
 from ...transforms.jacobians import jacfwd
 from ...transforms.loops.body import LeafLayout, Unrecordable, recorded, value_of
 from ..mirrors import array
 from ..sparse.values import Pattern, solution
 
-_sparse = Lazily("scipy.sparse")
+_sparse, _compressed = Lazily("scipy.sparse"), Lazily("tapegrad.program.sparsity.compressed")
 
 #: Of fewer unknowns no pattern is looked for: their dense matrices take little time, and what is compiled for them is kept between plain calls.
 LEAST = 200
@@ -31,13 +30,16 @@ ROUNDING = 1e-5
 class DenseMatrices:
     """Jacobians as matrices."""
 
+    #: Where the numbers that are kept stand.
+    places = ...
+
     def derivative(self, slope, y):
         """The numbers of the Jacobian of a slope, by its derivative."""
         return jacfwd(slope)(y)
 
     def given(self, jac):
         """The numbers of a Jacobian that was given."""
-        return jac.toarray() if hasattr(jac, "toarray") else array(jac)
+        return (jac.toarray() if hasattr(jac, "toarray") else array(jac))[self.places]
 
     def solver(self, C, c, D, d, jacobians):
         """A function of vectors: the solution of the system with these blocks, which are factored once."""
@@ -55,23 +57,22 @@ class SparseMatrices(DenseMatrices):
     """
 
     def __init__(self, structure):
-        self.size, self.places, colour = structure.shape[0], coordinates(structure), column_colours(structure)
+        self.size, self.places, colour = structure.shape[0], _compressed.coordinates(structure), _compressed.column_colours(structure)
         self.seeds = (colour == np.arange(colour.max(initial=-1) + 1)[:, None]).astype(float)
         self.positions = colour[self.places[1]] * self.size + self.places[0]
 
     def derivative(self, slope, y):
-        return np.reshape(_pushed(slope, y, self.seeds), (-1,))[self.positions]
+        return np.reshape(self._pushed(slope, y, self.seeds), (-1,))[self.positions]
+
+    def _pushed(self, slope, y, tangents):
+        return applied(lambda e: e.push([tangents], len(tangents)), slope, (y,), (0,), {})[0]
 
     def lacks(self, slope, y):
         """Whether the Jacobian of a slope has more entries at `y` than the pattern has places: its product with a vector is another one."""
         along = np.random.default_rng(0).normal(size=self.size)
-        *columns, product = value_of(_pushed(slope, y, np.vstack([self.seeds, along])))
-        terms = np.reshape(columns, -1)[self.positions] * along[self.places[1]]
-        sums, sizes = (np.bincount(self.places[0], part, self.size) for part in (terms, np.abs(terms)))
-        return np.any(np.abs(sums - product) > ROUNDING * (sizes + np.abs(product)))
-
-    def given(self, jac):
-        return super().given(jac)[self.places]
+        *columns, product = value_of(self._pushed(slope, y, np.vstack([self.seeds, along])))
+        J = _sparse.csr_array((np.reshape(columns, -1)[self.positions], self.places), (self.size, self.size))
+        return np.any(np.abs(J @ along - product) > ROUNDING * (abs(J) @ np.abs(along) + np.abs(product)))
 
     def solver(self, C, c, D, d, jacobians):
         ones, steps = np.ones(self.size), (np.arange(self.size),) * 2
@@ -82,36 +83,26 @@ class SparseMatrices(DenseMatrices):
         return lambda b: solution(data, b, pattern=pattern, trans="N")
 
 
-def _pushed(slope, y, tangents):
-    """The Jacobian times each of the tangents, a row for each."""
-    return applied(lambda e: e.push([tangents], len(tangents)), slope, (y,), (0,), {})[0]
-
-
 def of_problem(problem, y, sparsity):
     """How the Jacobians of a problem are kept, from the state `y` at its start; `sparsity` is what the user says of them, or None."""
-    if sparsity is not None:
-        structure = _sparse.csr_array(sparsity).astype(bool)
-        if structure.shape != (y.size, y.size):
-            raise ValueError(f"`jac_sparsity` is expected to have shape {(y.size, y.size)}, but actually has {structure.shape}")
-        structure.eliminate_zeros()
-        structure.sort_indices()
-        found = SparseMatrices(structure)
-        if found.lacks(lambda y: problem.slope(problem.start, y), stop_gradient(y)):
-            raise ValueError("`jac_sparsity` has no place for some entry that the Jacobian of `fun` has at the start")
-        return found
-    structure = _recorded_pattern(problem, y) if y.size >= LEAST else None
-    found = None if structure is None else SparseMatrices(structure)
-    return found if found is not None and WORTH * len(found.seeds) <= y.size else DenseMatrices()
+    if sparsity is None:
+        structure = _recorded_pattern(problem, y) if y.size >= LEAST else None
+        return DenseMatrices() if structure is None else SparseMatrices(structure)
+    structure = _sparse.csr_array(sparsity) != 0
+    if structure.shape != (y.size, y.size):
+        raise ValueError(f"`jac_sparsity` is expected to have shape {(y.size, y.size)}, but actually has {structure.shape}")
+    found = SparseMatrices(structure)
+    if found.lacks(lambda y: problem.slope(problem.start, y), stop_gradient(y)):
+        raise ValueError("`jac_sparsity` has no place for some entry that the Jacobian of `fun` has at the start")
+    return found
 
 
 def _recorded_pattern(problem, y):
-    """The pattern of the slope, wherever it is evaluated; None if it is not known."""
-    at = value_of(y), value_of(problem.start)
+    """The pattern of the slope, wherever it is evaluated; None if it is not known, or saves too little."""
+    at = value_of(y), np.reshape(value_of(problem.start), (1,))
     try:
-        tape, *_ = recorded(
-            lambda y, t: (problem.slope(t, y), None, False), *map(LeafLayout.of, at), (at[0], np.reshape(at[1], (1,))), [], "the right-hand side"
-        )
+        tape, *_ = recorded(lambda y, t: (problem.slope(t[0], y), None, False), *map(LeafLayout.of, at), at, [], "the right-hand side")
     except Unrecordable:
         return None
     known = replace(tape, wanted=tuple(k == 0 for k in range(len(tape.inputs)))).compressions
-    return known.structure if not tape.guards and known.small else None
+    return known.structure if not tape.guards and known.worth and known.worth[0] else None
