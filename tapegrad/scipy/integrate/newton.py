@@ -19,12 +19,11 @@ from ...transforms.loops.body import LeafLayout, Unrecordable, recorded, value_o
 from ..mirrors import array
 from ..sparse.values import Pattern, solution
 
-_sparse, _compressed = Lazily("scipy.sparse"), Lazily("tapegrad.program.sparsity.compressed")
+_sparse = Lazily("scipy.sparse")
 
 #: Of fewer unknowns no pattern is looked for: their dense matrices take little time, and what is compiled for them is kept between plain calls.
-LEAST = 200
-#: The relative error of a product of the Jacobian that is still rounding.
-ROUNDING = 1e-5
+#: And the relative error of a product of the Jacobian that is still rounding.
+LEAST, ROUNDING = 200, 1e-5
 
 
 class DenseMatrices:
@@ -57,20 +56,20 @@ class SparseMatrices(DenseMatrices):
     """
 
     def __init__(self, structure):
-        self.size, self.places, colour = structure.shape[0], _compressed.coordinates(structure), _compressed.column_colours(structure)
+        from ...program.sparsity.compressed import column_colours, coordinates  # it imports SciPy
+
+        self.size, self.places, colour = structure.shape[0], coordinates(structure), column_colours(structure)
         self.seeds = (colour == np.arange(colour.max(initial=-1) + 1)[:, None]).astype(float)
         self.positions = colour[self.places[1]] * self.size + self.places[0]
 
     def derivative(self, slope, y):
-        return np.reshape(self._pushed(slope, y, self.seeds), (-1,))[self.positions]
-
-    def _pushed(self, slope, y, tangents):
-        return applied(lambda e: e.push([tangents], len(tangents)), slope, (y,), (0,), {})[0]
+        return np.reshape(applied(lambda e: e.push([self.seeds], len(self.seeds))[0], slope, (y,), (0,), {}), (-1,))[self.positions]
 
     def lacks(self, slope, y):
         """Whether the Jacobian of a slope has more entries at `y` than the pattern has places: its product with a vector is another one."""
         along = np.random.default_rng(0).normal(size=self.size)
-        *columns, product = value_of(self._pushed(slope, y, np.vstack([self.seeds, along])))
+        tangents = np.vstack([self.seeds, along])
+        *columns, product = value_of(applied(lambda e: e.push([tangents], len(tangents))[0], slope, (y,), (0,), {}))
         J = _sparse.csr_array((np.reshape(columns, -1)[self.positions], self.places), (self.size, self.size))
         return np.any(np.abs(J @ along - product) > ROUNDING * (abs(J) @ np.abs(along) + np.abs(product)))
 
