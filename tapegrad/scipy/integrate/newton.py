@@ -67,11 +67,10 @@ class SparseMatrices(DenseMatrices):
 
     def lacks(self, slope, y):
         """Whether the Jacobian of a slope has more entries at `y` than the pattern has places: its product with a vector is another one."""
-        along = np.random.default_rng(0).normal(size=self.size)
-        tangents = np.vstack([self.seeds, along])
+        tangents = np.vstack([self.seeds, np.random.default_rng(0).normal(size=self.size)])
         *columns, product = value_of(applied(lambda e: e.push([tangents], len(tangents))[0], slope, (y,), (0,), {}))
         J = _sparse.csr_array((np.reshape(columns, -1)[self.positions], self.places), (self.size, self.size))
-        return np.any(np.abs(J @ along - product) > ROUNDING * (abs(J) @ np.abs(along) + np.abs(product)))
+        return np.any(np.abs(J @ tangents[-1] - product) > ROUNDING * (abs(J) @ np.abs(tangents[-1]) + np.abs(product)))
 
     def solver(self, C, c, D, d, jacobians):
         ones, steps = np.ones(self.size), (np.arange(self.size),) * 2
