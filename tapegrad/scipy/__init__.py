@@ -1,6 +1,6 @@
 """SciPy functions that cannot reach tensors by themselves, under SciPy's names.
 
-Imports: common, array, numpy_api, autograd, transforms.
+Imports: common, array, numpy_api, autograd, program, transforms.
 
 SciPy's ufuncs work on tensors as they are (``scipy.special.erf(t)``).  Functions
 that turn their arguments into arrays first are mirrored here: called with a

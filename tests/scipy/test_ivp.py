@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 import scipy.integrate
+import scipy.sparse.linalg
 
 import tapegrad as tg
 import tapegrad.scipy.integrate as mirrored
+from tapegrad.scipy.integrate import newton
 from tests.every import every
 from tests.rules.checker import leaf, plain
 
@@ -158,6 +160,106 @@ def test_jacobians(method):
     found = tg.jacrev(lambda y: mirrored.solve_ivp(lambda t, y: matrix @ y, (0, 1), y, method, jac=0.9 * matrix, **given).y[:, 0])(Y0)
     values, vectors = np.linalg.eig(matrix)
     np.testing.assert_allclose(found, vectors @ np.diag(np.exp(values)) @ np.linalg.inv(vectors), rtol=1e-4, atol=1e-5)
+
+
+# ---- sparse Jacobians --------------------------------------------------------------------
+
+BAR = np.sin(np.pi * np.linspace(0.0, 1.0, 24))
+NEIGHBOURS = scipy.sparse.diags([np.ones(23), np.ones(24), np.ones(23)], [-1, 0, 1])
+
+
+def heat(t, y, k):
+    wide = np.concatenate([np.zeros(1), y, np.zeros(1)])
+    return 3.0 * k * (wide[2:] - 2.0 * y + wide[:-2]) + k * np.sin(y)
+
+
+def warmth(k, y0=BAR, method="BDF", fun=heat, m=mirrored, **options):
+    """One number of the temperatures of a bar at two times."""
+    return np.sum(m.solve_ivp(fun, (0.0, 0.3), y0, method, [0.1, 0.3], args=(k,), **options).y[:, -1] ** 2)
+
+
+@pytest.fixture
+def factored(monkeypatch):
+    """The sizes of the sparse matrices that are factored, where patterns are looked for in small problems too."""
+    sizes, splu = [], scipy.sparse.linalg.splu
+    monkeypatch.setattr(scipy.sparse.linalg, "splu", lambda A, *args, **kwargs: sizes.append(A.shape[0]) or splu(A, *args, **kwargs))
+    monkeypatch.setattr(newton, "LEAST", 8)
+    return sizes
+
+
+@pytest.mark.parametrize("method", LONG_OF_RADAU[3:])
+def test_sparse_jacobians(method, factored, monkeypatch):
+    def both(k):
+        return tg.value_and_grad(lambda k, y0: warmth(k, y0, method), argnums=(0, 1))(k, BAR)
+
+    found = both(1.3)
+    assert {*factored} == ({24} if method == "BDF" else {24, 72})
+    monkeypatch.setattr(newton, "LEAST", 25)
+    factored.clear()
+    dense = both(1.3)
+    assert not factored
+    np.testing.assert_allclose(found[0], dense[0], rtol=1e-13)
+    for one, other in zip(found[1], dense[1]):
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-13)
+    differences = (warmth(1.301, method=method, m=scipy.integrate) - warmth(1.299, method=method, m=scipy.integrate)) / 2e-3
+    np.testing.assert_allclose(found[1][0], differences, rtol=0.02)
+    # What the user says of the pattern holds for any size.
+    given = tg.grad(lambda k: warmth(k, method=method, jac_sparsity=NEIGHBOURS))(1.3)
+    np.testing.assert_allclose(given, dense[1][0], rtol=1e-10)
+    assert factored
+
+
+def test_factors_of_a_sparse_jacobian_are_kept(factored):
+    theirs = scipy.integrate.solve_ivp(heat, (0.0, 0.3), BAR, "BDF", args=(1.3,), jac=lambda t, y, k: tg.jacobian(heat, 1)(t, y, k))
+    warmth(leaf(np.array(1.3)))
+    # A step has several systems with two matrices: one for the iteration, which may be that of the step before, and one for the derivative.
+    assert 0 < len(factored) <= 2 * theirs.t.size
+
+
+@pytest.mark.long
+def test_sparse_jacobians_in_recordings(factored):
+    gradient = tg.jit(tg.grad(lambda k, y0: warmth(k, y0), argnums=1))
+    for k, y0 in ((1.3, BAR), (1.4, 1.1 * BAR)):
+        np.testing.assert_allclose(gradient(k, y0), tg.grad(warmth, argnums=1)(k, y0, jac_sparsity=NEIGHBOURS), rtol=1e-10)
+    assert gradient.stats().records == 1
+    # The slope holds its parameter.
+    closed = tg.grad(lambda k: warmth(0.0, fun=lambda t, y, _: heat(t, y, k)))
+    rows = np.array([1.3, 1.4])
+    np.testing.assert_allclose(tg.vmap(closed)(rows), [closed(k) for k in rows], rtol=1e-10)
+    assert factored
+
+
+@pytest.mark.long
+def test_second_derivatives_by_sparse_jacobians(factored, monkeypatch):
+    found = tg.hvp(warmth)(1.3, 1.0), tg.grad(tg.grad(warmth))(1.3)
+    assert factored
+    monkeypatch.setattr(newton, "LEAST", 25)
+    np.testing.assert_allclose(found, tg.hvp(warmth)(1.3, 1.0), rtol=1e-9)
+
+
+def test_a_pattern_that_depends_on_values_is_not_used(factored):
+    def fun(t, y, k):
+        return heat(t, y, k) + (np.sum(y) if t > 0.2 else 0.0)
+
+    found = tg.grad(lambda k: warmth(k, fun=fun))(1.3)
+    assert not factored
+    one, other = (warmth(k, fun=fun, m=scipy.integrate, rtol=1e-6, atol=1e-9) for k in (1.301, 1.299))
+    np.testing.assert_allclose(found, (one - other) / 2e-3, rtol=0.05)
+
+
+def test_patterns_that_are_wrong():
+    for method in ("BDF", "Radau"):
+        with pytest.raises(ValueError, match=r"`jac_sparsity` is expected to have shape \(24, 24\), but actually has \(5, 5\)"):
+            warmth(leaf(np.array(1.3)), method=method, jac_sparsity=np.eye(5))
+        with pytest.raises(ValueError, match="`jac_sparsity` has no place for some entry"):
+            warmth(leaf(np.array(1.3)), method=method, jac_sparsity=np.eye(24))
+
+
+def test_jacobians_that_are_given_sparse(factored):
+    jac = scipy.sparse.csc_array(-6.0 * np.eye(24) + 3.0 * (NEIGHBOURS.toarray() - np.eye(24)))
+    expected = tg.grad(lambda k: warmth(k, jac=jac.toarray()))(1.0)
+    np.testing.assert_allclose(tg.grad(lambda k: warmth(k, jac=jac))(1.0), expected, rtol=1e-12)
+    assert {*factored} == {24}
 
 
 # ---- events ------------------------------------------------------------------------------

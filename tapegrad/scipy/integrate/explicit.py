@@ -20,7 +20,7 @@ from .stepping import LEAST, MOST, SAFETY, StepMethod, norm
 class RungeKutta(StepMethod):
     """A pair of explicit methods, the difference of which is the error estimate."""
 
-    def __init__(self, problem, name, jac=None):
+    def __init__(self, problem, name, jac=None, matrices=None):
         super().__init__(problem, name, jac)
         self.table = getattr(imported("scipy.integrate"), name)
         self.order = self.table.error_estimator_order

@@ -11,6 +11,7 @@ from ...common.uninterrupted import Lazily, cached_property
 from ..mirrors import array, constant, differentiable, finite, plainly, value
 from . import events as happenings
 from .explicit import DormandPrince853, RungeKutta, classical
+from .newton import of_problem
 from .stepping import InitialValueProblem, flag
 from .stiff import BDF, Radau
 
@@ -100,8 +101,9 @@ def solve_ivp(
         Whether `fun` takes (n, k).
     args : tuple, optional
     **options
-        `rtol` (1e-3), `atol` (1e-6), `first_step`, `max_step`, and `jac` of BDF and Radau, as in SciPy; without
-        `jac` the Jacobian is the derivative of `fun`. And `max_steps`, which SciPy has not: the integration fails after so many attempts,
+        `rtol` (1e-3), `atol` (1e-6), `first_step`, `max_step`, and `jac` and `jac_sparsity` of BDF and Radau, as in SciPy; without
+        `jac` the Jacobian is the derivative of `fun`, without `jac_sparsity` its pattern is that of the recorded `fun`, if there are 200 unknowns
+        or more and this saves. And `max_steps`, which SciPy has not: the integration fails after so many attempts,
         so that an optimiser that tries wild parameters is not held up.
 
     Returns
@@ -142,6 +144,7 @@ def solve_ivp(
         raise UnsupportedFunctionError(f"solve_ivp with tensors takes the methods {', '.join(METHODS)} and RK4, not {name!r}{why}")
     y0 = array(y0)
     times = None if t_eval is None else array(t_eval)
+    sparsity = options.pop("jac_sparsity", None) if name in IMPLICIT else None
     problem, first_step, jac = _problem(fun, t_span, y0, name, times, happening, vectorized, args, options)
     if name == "RK4":
         if dense_output or events:
@@ -151,7 +154,7 @@ def solve_ivp(
     met = None if problem.limits is None else [[] for _ in problem.limits]
     if y0.size == 0 or problem.start == problem.stop:
         return _nowhere(problem, y0, times, dense_output, met)
-    method = METHODS[name](problem, name, jac)
+    method = METHODS[name](problem, name, jac, of_problem(problem, y0, sparsity if jac is None else None) if name in IMPLICIT else None)
     state = method.start(y0, first_step)
     if times is not None and not dense_output and events is None:
         end = method.at_times(state, times)

@@ -96,6 +96,8 @@ class StepMethod(ABC):
         That of the method in SciPy.
     jac : array or callable, optional
         The Jacobian of the slope, of methods that use one.
+    matrices : newton.DenseMatrices, optional
+        How these keep it.
     """
 
     #: Order of the error estimate.
@@ -103,7 +105,7 @@ class StepMethod(ABC):
     #: Evaluations of the slope that the interpolant of a step takes.
     dense_calls = 0
 
-    def __init__(self, problem, name, jac=None):
+    def __init__(self, problem, name, jac=None, matrices=None):
         self.problem = problem
 
     @abstractmethod

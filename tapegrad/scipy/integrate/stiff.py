@@ -19,11 +19,11 @@ import numpy as np
 
 from ...array.functions import stack
 from ...autograd.custom import stop_gradient
-from ...transforms.jacobians import jacfwd
 from ...transforms.loops.api import cond
-from ..mirrors import array
 from .stepping import LEAST, MOST, SAFETY, StepMethod, flag, norm
 
+#: The matrix of one block.
+ONE = np.ones((1, 1))
 #: The smallest error that a step size is computed from.
 TINY = 1e-100
 
@@ -36,9 +36,9 @@ class Implicit(StepMethod):
     #: Iterations of Newton's method in a step.
     iterations: int
 
-    def __init__(self, problem, name, jac=None):
+    def __init__(self, problem, name, jac=None, matrices=None):
         super().__init__(problem, name, jac)
-        self.jac, self.constant = jac, jac is not None and not callable(jac)
+        self.jac, self.constant, self.matrices = jac, jac is not None and not callable(jac), matrices
         self.tolerance = max(10 * np.finfo(float).eps / problem.rtol, min(0.03, problem.rtol**0.5))
 
     def undifferentiated(self):
@@ -48,13 +48,13 @@ class Implicit(StepMethod):
 
     def exact(self, t, y):
         """The Jacobian of the slope, by its derivative."""
-        return stop_gradient(jacfwd(lambda y: self.problem.slope(t, y))(stop_gradient(y)))
+        return stop_gradient(self.matrices.derivative(lambda y: self.problem.slope(t, y), stop_gradient(y)))
 
     def jacobian(self, t, y):
         """The Jacobian for Newton's method."""
         if self.jac is None:
             return self.exact(t, y)
-        return stop_gradient(array(self.jac if self.constant else self.jac(stop_gradient(t), stop_gradient(y))))
+        return stop_gradient(self.matrices.given(self.jac if self.constant else self.jac(stop_gradient(t), stop_gradient(y))))
 
     def started(self, t, y, f, size):
         # `lu` is what the matrix of the iteration was made with, 0 where there is none.
@@ -83,12 +83,12 @@ class Implicit(StepMethod):
 
     def _newton(self, step, J, lu):
         """The solution of the equations of a step: a dict of its `x`, `turns`, `rate`, and `status`, 1 where it was found."""
-        inverse, tolerance = np.linalg.inv(self.matrix(J, lu)), self.tolerance
+        solve, tolerance = self.solver(J, lu), self.tolerance
         x, status, turns, width, rate = stop_gradient(step["guess"]), 0.0, 0.0, 1.0, 0.0
         for k in range(self.iterations):
             # Where the iteration has come to an end, the rest of it is without effect.
             runs, before = status == 0, width
-            change = np.reshape(inverse @ np.reshape(stop_gradient(step["residual"](x)), (-1,)), np.shape(x))
+            change = np.reshape(solve(np.reshape(stop_gradient(step["residual"](x)), (-1,))), np.shape(x))
             width = norm(change / step["scale"])
             fits, near = width < np.inf, width == 0
             if k:
@@ -101,14 +101,14 @@ class Implicit(StepMethod):
             status = np.where(runs, np.where(fits, flag(near), -1.0), status)
         return {"x": x, "turns": turns, "rate": rate, "status": status}
 
-    def corrected(self, residual, x, matrix):
-        """The solution x of the equations, with its derivatives; `matrix` gives that of minus the residual."""
+    def corrected(self, residual, x, solver):
+        """The solution x of the equations, with its derivatives; `solver` gives the one of the matrix of minus the residual."""
         if not self.corrections:
             return x
         left = stop_gradient(residual(x))
-        inverse = np.linalg.inv(matrix())
+        solve = solver()
         for _ in range(self.corrections):
-            x = x + np.reshape(inverse @ np.reshape(residual(x) - left, (-1,)), np.shape(x))
+            x = x + np.reshape(solve(np.reshape(residual(x) - left, (-1,))), np.shape(x))
         return x
 
     @abstractmethod
@@ -123,8 +123,8 @@ class Implicit(StepMethod):
         """
 
     @abstractmethod
-    def matrix(self, J, lu):
-        """The matrix of the iteration."""
+    def solver(self, J, lu):
+        """What solves systems with the matrix of the iteration."""
 
     @abstractmethod
     def finished(self, state, step, solved, safety, always):
@@ -182,13 +182,13 @@ class BDF(Implicit):
             "size": np.abs(stop_gradient(h)), "equal": np.where(changed, 0.0, state["equal"]),
         }  # fmt: skip
 
-    def matrix(self, J, lu):
-        return np.eye(len(J)) - lu * J
+    def solver(self, J, lu):
+        return self.matrices.solver(ONE, 1.0, ONE, lu, [J])
 
     def finished(self, state, step, solved, safety, always):
         order = state["order"]
         new = step["predicted"] + solved["x"]
-        d = self.corrected(step["residual"], solved["x"], lambda: self.matrix(self.exact(step["end"], new), step["with"]))
+        d = self.corrected(step["residual"], solved["x"], lambda: self.solver(self.exact(step["end"], new), step["with"]))
         new, scale, lower, higher = step["predicted"] + d, self.problem.scale(new), order - 1, order + 1
         flat, D = stop_gradient(d), stop_gradient(step["D"])
         error = norm(np.sum(flag(NUMBERS == order) * ERRORS) * flat / scale)
@@ -238,8 +238,8 @@ class Radau(Implicit):
 
     order, iterations, stages, factored = 3, 6, 3.0, 2.0
 
-    def __init__(self, problem, name, jac=None):
-        super().__init__(problem, name, jac)
+    def __init__(self, problem, name, jac=None, matrices=None):
+        super().__init__(problem, name, jac, matrices)
         root = 6**0.5
         self.nodes = np.array([(4 - root) / 10, (4 + root) / 10, 1.0])
         self.weights = np.array([-13 - 7 * root, -13 + 7 * root, -1.0]) / 3
@@ -278,26 +278,25 @@ class Radau(Implicit):
     def _slopes(self, t, y, h, Z):
         return stack([self.problem.slope(t + c * h, y + Z[k]) for k, c in enumerate(self.nodes.tolist())])
 
-    def matrix(self, J, lu):
-        return np.kron(self.L / lu, np.eye(len(J))) - np.kron(np.eye(3), J)
+    def solver(self, J, lu):
+        return self.matrices.solver(self.L, 1.0 / lu, np.eye(3), 1.0, [J] * 3)
 
     def finished(self, state, step, solved, safety, always):
         problem, (t, y, h, end) = self.problem, (state["t"], state["y"], step["h"], step["end"])
         stages, width, size = self.T @ solved["x"], step["with"], np.abs(step["with"])
 
-        def matrix():
+        def solver():
             at = [self.exact(t + c * h, y + stages[k]) for k, c in enumerate(self.nodes.tolist())]
-            rows = [np.concatenate([width * float(-self.A[j, k]) * at[k] for k in range(3)], axis=1) for j in range(3)]
-            return np.eye(3 * len(y)) + np.concatenate(rows)
+            return self.matrices.solver(np.eye(3), 1.0, self.A, width, at)
 
-        Z = self.corrected(lambda Z: h * (self.A @ self._slopes(t, y, h, Z)) - Z, stages, matrix)
+        Z = self.corrected(lambda Z: h * (self.A @ self._slopes(t, y, h, Z)) - Z, stages, solver)
         new = y + Z[2]
         scale, f = problem.scale(y, new), stop_gradient(problem.slope(end, new))
         ends = (self.weights @ stages) / width
-        inverse = np.linalg.inv(self.real / state["lu"] * np.eye(len(f)) - state["J"])
-        first = inverse @ (state["f"] + ends)
+        solve = self.matrices.solver(ONE, self.real / state["lu"], ONE, 1.0, [state["J"]])
+        first = solve(state["f"] + ends)
         again = np.logical_and(state["erred"] > 0, norm(first / scale) > 1)
-        better = inverse @ (stop_gradient(problem.slope(t, y + first)) + ends)
+        better = solve(stop_gradient(problem.slope(t, y + first)) + ends)
         error = norm(np.where(again, better, first) / scale)
         converged = solved["status"] > 0
         accepted = np.logical_and(converged, error <= 1)
