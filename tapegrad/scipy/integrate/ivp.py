@@ -102,8 +102,8 @@ def solve_ivp(
     args : tuple, optional
     **options
         `rtol` (1e-3), `atol` (1e-6), `first_step`, `max_step`, and `jac` and `jac_sparsity` of BDF and Radau, as in SciPy; without
-        `jac` the Jacobian is the derivative of `fun`, without `jac_sparsity` its pattern is that of the recorded `fun`, if there are 200 unknowns
-        or more and this saves. And `max_steps`, which SciPy has not: the integration fails after so many attempts,
+        `jac` the Jacobian is the derivative of `fun`, without `jac_sparsity` its pattern is that of the recorded `fun`, if it is recorded,
+        there are 200 unknowns or more, and this saves. And `max_steps`, which SciPy has not: the integration fails after so many attempts,
         so that an optimiser that tries wild parameters is not held up.
 
     Returns

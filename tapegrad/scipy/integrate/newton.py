@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...autograd.custom import stop_gradient
+from ...autograd.nested import current_trace
 from ...common.uninterrupted import Lazily
 from ...program.evaluation import applied
 from ...transforms.jacobians import jacfwd
@@ -21,7 +22,7 @@ from ..sparse.values import Pattern, solution
 
 _sparse = Lazily("scipy.sparse")
 
-#: Of fewer unknowns no pattern is looked for: their dense matrices take little time, and what is compiled for them is kept between plain calls.
+#: Of fewer unknowns no pattern is looked for, nor in plain calls: dense matrices take little time, and what is compiled for them is kept between plain calls.
 #: And the relative error of a product of the Jacobian that is still rounding.
 LEAST, ROUNDING = 200, 1e-5
 
@@ -84,7 +85,7 @@ class SparseMatrices(DenseMatrices):
 def of_problem(problem, y, sparsity):
     """How the Jacobians of a problem are kept, from the state `y` at its start; `sparsity` is what the user says of them, or None."""
     if sparsity is None:
-        structure = _recorded_pattern(problem, y) if y.size >= LEAST else None
+        structure = _recorded_pattern(problem, y) if y.size >= LEAST and current_trace() is not None else None
         return DenseMatrices() if structure is None else SparseMatrices(structure)
     structure = _sparse.csr_array(sparsity) != 0
     if structure.shape != (y.size, y.size):

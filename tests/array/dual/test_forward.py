@@ -227,7 +227,6 @@ def test_several_directions_share_one_pass():
         (lambda: tg.jvp(np.sin, (np.ones(2),), (np.ones(2, "f"),)), DtypeError, "float32"),
         (lambda: tg.jvp(np.sin, (np.arange(2),), (np.ones(2),)), DtypeError, "astype"),
         (lambda: tg.jacfwd(np.sin)(np.arange(3)), DtypeError, "astype"),
-        (lambda: tg.jacfwd(np.sin)([1.0, 2.0]), StructureError, "not a number or an array"),
         (lambda: D(np.sin)(1j), DtypeError, "complex"),
         (lambda: D(np.sin)(np.ones(2)), StructureError, "jacfwd"),
         (lambda: D(lambda x: None)(1.0), StructureError, "result of <lambda> is None: does the function return"),
