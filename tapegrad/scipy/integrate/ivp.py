@@ -154,7 +154,7 @@ def solve_ivp(
     met = None if problem.limits is None else [[] for _ in problem.limits]
     if y0.size == 0 or problem.start == problem.stop:
         return _nowhere(problem, y0, times, dense_output, met)
-    method = METHODS[name](problem, name, jac, of_problem(problem, y0, sparsity if jac is None else None) if name in IMPLICIT else None)
+    method = METHODS[name](problem, name, jac, of_problem(problem, y0, sparsity, jac) if name in IMPLICIT else None)
     state = method.start(y0, first_step)
     if times is not None and not dense_output and events is None:
         end = method.at_times(state, times)

@@ -82,9 +82,11 @@ class SparseMatrices(DenseMatrices):
         return lambda b: solution(data, b, pattern=pattern, trans="N")
 
 
-def of_problem(problem, y, sparsity):
-    """How the Jacobians of a problem are kept, from the state `y` at its start; `sparsity` is what the user says of them, or None."""
-    if sparsity is None:
+def of_problem(problem, y, sparsity, jac):
+    """How the Jacobians of a problem are kept, from the state `y` at its start; `sparsity` and `jac` are what the user says of them, or None."""
+    if hasattr(jac, "toarray"):
+        return SparseMatrices(_sparse.csr_array(jac) != 0)
+    if sparsity is None or jac is not None:
         structure = _recorded_pattern(problem, y) if y.size >= LEAST and current_trace() is not None else None
         return DenseMatrices() if structure is None else SparseMatrices(structure)
     structure = _sparse.csr_array(sparsity) != 0
