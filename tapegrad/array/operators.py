@@ -52,7 +52,7 @@ def _binary(row, a, b):
 def _arithmetic(row, reflected):
     def method(self, other):
         a, b = (other, self) if reflected else (self, other)
-        if self._is_dual:
+        if self._is_dual and other.__class__ is not np.ndarray:
             dual = at_once(row, (a, b))
             if dual is not None:
                 return dual

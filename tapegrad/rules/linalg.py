@@ -171,12 +171,6 @@ def _svd_value(a):
     return np.concatenate([u, s[..., None, :], np.swapaxes(vh, -1, -2)], axis=-2)
 
 
-def _svd_forward(a):
-    (m, n), axis = a.shape[-2:], a.ndim - 2
-    u, s, vh = a.svd()
-    return side_by_side(a, _svd_shape(a), [u, as_columns(s), _t(vh)], [m, 1, n], axis)
-
-
 def _svd_vjp(g, a, z):
     (m, n), axis = a.shape[-2:], a.ndim - 2
     k = min(m, n)
@@ -214,13 +208,13 @@ def _svd_jvp(t, a, z):
 
 def _svd_shape(a):
     *batch, m, n = a.shape
-    return *batch, m + 1 + n, min(m, n)
+    return (*batch, m + 1 + n, min(m, n)), S.floating(a)
 
 
 structural(
-    "svd", 1, _svd_value, _svd_vjp, jvp=of_one(_svd_jvp), forward=_svd_forward, node="LinalgSvd", raises=True,
+    "svd", 1, _svd_value, _svd_vjp, jvp=of_one(_svd_jvp), node="LinalgSvd", raises=True,
     doc="reduced singular value decomposition U, s, V, packed below each other; the terms 1/(a-b) of equal singular "
-    "values and 1/a of zero ones count as 0", shape=lambda a: (_svd_shape(a), S.floating(a)), effect="dense",
+    "values and 1/a of zero ones count as 0", shape=_svd_shape, effect="dense",
 )
 
 

@@ -138,7 +138,8 @@ class _LoopRun:
             raise GradientError(
                 f"{self.name} has taken {self.limit} paths, and takes another one in iteration {iteration}: it decides on values, the last time at "
                 f"{guard.place}: {advice(guard.how)}. Or raise tg.config.paths" if guard else
-                f"{self.name} fails in iteration {iteration}: a step of its derivative is NumPy's, which raises there"
+                f"{self.name} fails in iteration {iteration}: a step of its derivative is NumPy's, which raises there (the second derivative of a determinant "
+                "of numbers that are not finite)"
             )  # fmt: skip
         element = rows[len(rows) - 1 - iteration if self.reverse else iteration] if self.element is not None else np.zeros(0)
         tape, places, results, stops = recorded(

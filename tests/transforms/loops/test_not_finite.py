@@ -84,14 +84,9 @@ def test_a_singular_matrix_in_a_lane_raises_what_numpy_raises(kernels, monkeypat
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kernels", [False, True], ids=["interpreter", "kernels"])
-def test_second_derivatives_of_determinants_that_are_not_finite(kernels, monkeypatch):
-    """They take singular values, of which NumPy finds none."""
-    monkeypatch.setattr(loop, "WORK", -1 if kernels else 1 << 40)
-    points, along = rows(4), np.ones(4)
+def test_a_step_that_numpy_refuses_is_named():
+    points = rows(4)
     f = lambda x: np.linalg.det(square(x))  # noqa: E731
-    products = np.stack([np.full(4, np.nan) if not np.isfinite(x).all() else tg.hvp(f)(x, along) for x in points])
-    np.testing.assert_allclose(tg.vmap(lambda x: tg.hvp(f)(x, along))(points), products, rtol=1e-9)
-    total = lambda p: tg.scan(lambda c, x: (c, f(x)), 0.0, p)[1].sum()  # noqa: E731
-    for product in (tg.hvp(total), tg.jit(tg.hvp(total)), lambda p, v: tg.jacfwd(tg.grad(total))(p).reshape(28, 28) @ v.ravel()):
-        assert np.isnan(product(points, np.ones_like(points))).any()
+    np.testing.assert_allclose(tg.vmap(lambda x: tg.hvp(f)(x, np.ones(4)))(points[1::2]), [tg.hvp(f)(x, np.ones(4)) for x in points[1::2]], rtol=1e-9)
+    with pytest.raises(tg.errors.GradientError, match=r"vmap\(<lambda>\) fails in iteration 0: a step of its derivative is NumPy's"):
+        tg.vmap(lambda x: tg.hvp(f)(x, np.ones(4)))(points)
