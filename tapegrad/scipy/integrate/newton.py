@@ -13,7 +13,7 @@ import numpy as np
 
 from ...autograd.custom import stop_gradient
 from ...autograd.nested import current_trace
-from ...common.uninterrupted import Lazily
+from ...common.uninterrupted import Lazily, uninterrupted
 from ...program.evaluation import applied
 from ...transforms.jacobians import jacfwd
 from ...transforms.loops.body import LeafLayout, Unrecordable, recorded, value_of
@@ -57,8 +57,8 @@ class SparseMatrices(DenseMatrices):
     """
 
     def __init__(self, structure):
-        from ...program.sparsity.compressed import column_colours, coordinates  # it imports SciPy
-
+        with uninterrupted:
+            from ...program.sparsity.compressed import column_colours, coordinates  # it imports SciPy
         self.size, self.places, colour = structure.shape[0], coordinates(structure), column_colours(structure)
         self.seeds = (colour == np.arange(colour.max(initial=-1) + 1)[:, None]).astype(float)
         self.positions = colour[self.places[1]] * self.size + self.places[0]
