@@ -17,16 +17,16 @@ from ..codegen.memory import (
     int_at,
     load_byte,
     load_double,
-    load_float,
     load_int,
     load_int32,
+    load_number,
     new_block,
     set_double_at,
     set_float_at,
     store_byte,
     store_double,
-    store_float,
     store_int,
+    store_number,
 )
 from ..codegen.python_api import (
     DATA,
@@ -60,15 +60,12 @@ def _add_into(target, source, nbytes, char):
 @helper
 def _load(address, char):
     """The number at an address, as float64."""
-    return load_double(address) if char == 0 else float(load_float(address))
+    return load_number(address, 8 if char == 0 else 4)
 
 
 @helper
 def _store(address, x, char):
-    if char == 0:
-        store_double(address, x)
-    else:
-        store_float(address, x)
+    store_number(address, 8 if char == 0 else 4, x)
 
 
 @helper

@@ -79,8 +79,8 @@ def test_kernels_compute_as_numpy_does(name):
     assert calls(compiled.kernel(rng.normal(size=N))) == []
 
 
-def test_a_least_squares_fit_calls_lapack_alone():
-    """Not NumPy; and there is no matrix among its intermediate results that has as many rows and columns as there are observations."""
+def test_a_least_squares_fit_makes_no_matrix_of_all_observations():
+    """None of its intermediate results is larger than the factors of the matrix, packed below each other."""
     observed = np.sin(np.arange(40.0))
     g = tg.jit(tg.value_and_grad(lambda a: np.sum(np.linalg.lstsq(a, observed, rcond=None)[0] ** 2)), kernel="always")
     kernel = g.kernel(np.random.default_rng(0).normal(size=(40, 3)))

@@ -23,8 +23,9 @@ from ..sparse.values import Pattern, solution
 _sparse = Lazily("scipy.sparse")
 
 #: Of fewer unknowns no pattern is looked for, nor in plain calls: dense matrices take little time, and what is compiled for them is kept between plain calls.
-#: And the relative error of a product of the Jacobian that is still rounding.
-LEAST, ROUNDING = 200, 1e-5
+LEAST = 200
+#: The relative error of a product of the Jacobian that is still rounding.
+ROUNDING = 1e-5
 
 
 class DenseMatrices:
