@@ -278,13 +278,18 @@ def by_two_passes(f: Callable, x: np.ndarray, v: np.ndarray) -> np.ndarray:
 
 
 def second(quick: bool) -> Iterator[Row]:
-    """Second derivatives of a loop over numbers, and gradients at several points, beside plain gradients."""
+    """Second derivatives of a loop over numbers, and of array operations, and gradients at several points, beside plain gradients."""
     steps = lotka_volterra(100, 0.01)
     f, x, v = lambda x: steps([x[k] for k in range(len(RATES))]), np.array(RATES), np.ones(len(RATES))
     slope, product, points = tg.grad(f), tg.hvp(f), np.stack([x, 1.01 * x, 0.99 * x])
+    whole, w = function(), 1e-5 * np.ones_like(VECTOR)
+    slope_of_arrays, product_of_arrays = tg.grad(whole), tg.hvp(whole)
     pairs = {
         "a product with the Hessian of a loop (hvp), over two gradients": (lambda: product(x, v), lambda: (slope(x + 1e-5 * v) - slope(x - 1e-5 * v)) / 2e-5),
         "the same by create_graph=True, over two gradients": (lambda: by_two_passes(f, x, v), lambda: (slope(x + 1e-5 * v) - slope(x - 1e-5 * v)) / 2e-5),
+        "array operations, vectors of 14: hvp, over two gradients": (
+            lambda: product_of_arrays(VECTOR, w), lambda: (slope_of_arrays(VECTOR + w) - slope_of_arrays(VECTOR - w)) / 2,
+        ),
         "vmap of the gradient of a loop, over a call at each of three points": (lambda: tg.vmap(slope)(points), lambda: np.stack(list(map(slope, points)))),
     }  # fmt: skip
     for name, (call, gradients) in pairs.items():

@@ -7,6 +7,7 @@ import numpy as np
 
 from ..common.host_functions import host_function
 from ..common.registry import registry
+from ..interpreter.fields import record_elementwise
 from ..interpreter.rule_array import RuleArray, lanes_of
 from ..rules import BY_NAME
 from ..rules import lang as L
@@ -24,6 +25,10 @@ LOGICAL = {
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
     "and": np.logical_and, "or": np.logical_or, "not": np.logical_not, "isnan": np.isnan,
 }  # fmt: skip
+
+
+#: Rows that multiply.
+_PRODUCTS = BY_NAME["multiply"], BY_NAME["absolute_product"]
 
 
 def row_of(name):
@@ -144,20 +149,24 @@ def elementwise(name, values):
             break
     else:
         return _of_constants(value_function(name), values)
-    if name in ("mul", "mul0"):
-        values, plain_product = _factors(values)
-        name = "mul" if plain_product else name
     if name in LOGICAL:
         return record_aux(value_function(name), *map(_undifferentiated, values))
     row = row_of(name)
     for k in row.refused if name in L.COMPILED else ():
         if isinstance(values[k], Differentiable) and (values[k].__class__ is registry.Dual or trace_of((values[k],)) is None):
             row.refuse(k)
-    if len(values) == 2 and not row.constants:
-        return apply(row, values)
     if name == "select":
         values = [_undifferentiated(values[0]), *values[1:]]
-    return apply(row, values)
+    return of_row(row, values)
+
+
+def of_row(row, values):
+    """An element-wise row of operands one of which is a tensor or dual number."""
+    if row in _PRODUCTS:
+        values, plain_product = _factors(values)
+        row = _PRODUCTS[0] if plain_product else row
+    t = record_elementwise(row, values[0], values[1] if len(values) == 2 else None) if len(values) < 3 and not row.constants else None
+    return apply(row, values) if t is None else t
 
 
 def _of_constants(function, values):
@@ -192,7 +201,7 @@ def _factors(values):
         if v.__class__ is float:
             # No infinity and no nan minus itself is zero.
             return factors, v != 0.0 and v - v == 0.0
-        if isinstance(v, np.ndarray) and v.ndim and uniform(v) and v.shape == np.shape(other) and v.dtype == other.dtype:
+        if isinstance(v, np.ndarray) and v.dtype == other.dtype and (not v.ndim or uniform(v) and v.shape == np.shape(other)):
             v = factors[k] = float(v[(0,) * v.ndim])
         if np.ndim(v) == 0 and v != 0 and np.isfinite(v):
             return factors, True

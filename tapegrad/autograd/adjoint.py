@@ -205,11 +205,11 @@ class naming:
         store = self.stretch.store
         place = store.place(self.slot)
         if self.row.primitive is None and place.f_code is not None:
-            store.calling = place
+            store.stand(place)
 
     def __exit__(self, kind, error, traceback):
         store = self.stretch.store
-        store.calling = None
+        store.stand(None)
         if isinstance(error, HigherOrderError):
             raise HigherOrderError(f"{self.row.name}, called at {store.place(self.slot)}: {said_by(error)}") from error
         if isinstance(error, NonFiniteError):

@@ -7,6 +7,7 @@ leading axis (*lanes*) that the rules do not see.
 
 import numpy as np
 
+from ..array.closures import tangent_on_arrays
 from ..array.recorded import Recorded
 from ..interpreter.plan import Signature
 from ..interpreter.walks import walks
@@ -39,12 +40,14 @@ def push(stretch, order, tangents, lanes=None):
     carried = tangents.get if numbers is None else numbers.carried
     with np.errstate(all="ignore"):
         for slot in order if numbers is None else numbers.others():
-            read = None if slot in tangents else stretch.read(slot)
-            tangent = None if read is None else passed(stretch, slot, read, carried, lanes)
+            tangent = None if numbers is None else numbers.on_arrays(slot)
+            if tangent is None:
+                read = None if slot in tangents else stretch.read(slot)
+                tangent = None if read is None else passed(stretch, slot, read, carried, lanes)
+                if numbers is not None and tangent is not None and read.out is SCALAR:
+                    numbers.matrix[slot - numbers.base] = tangent
             if tangent is not None:
                 tangents[slot] = tangent
-                if numbers is not None and read.out is SCALAR:
-                    numbers.matrix[slot - numbers.base] = tangents[slot]
     return carried
 
 
@@ -69,7 +72,7 @@ class _NumberTangents:
     """
 
     def __init__(self, stretch, order, tangents, lanes):
-        self.store, self.tangents = stretch.store, tangents
+        self.store, self.tangents, self.lanes = stretch.store, tangents, lanes
         # A slot with a tangent of its own keeps it.
         order = np.asarray(order, np.int64)
         self.order = order[np.isin(order, [*tangents], invert=True)]
@@ -83,6 +86,22 @@ class _NumberTangents:
         """The tangent of a slot, or None."""
         rows = self.matrix[max(slot - self.base, 0) :]
         return self.tangents.get(slot, rows[0] if len(rows) and rows[0].any() else None)
+
+    def on_arrays(self, slot):
+        """The tangent of an element-wise instruction on float64 arrays of one shape, and numbers; None where its rule finds out."""
+        op, a, b, _, _, position = self.store.read(slot, ARRAY_RECORD)
+        signature = Signature.ALL[op - FIRST_ARRAY] if FIRST_ARRAY <= op < ARRAY_LEAF else None
+        rule = None if signature is None or signature.short < 0 else tangent_on_arrays(signature.row)
+        if rule is None:
+            return None
+        saved = dict(zip(signature.saves, self.store.objects[position : position + len(signature.saves)]))
+        values, tangents, ones = [], [], [1] * len(signature.out.shape)
+        for k, (meta, o) in enumerate(zip(signature.metas, (a, b))):
+            number = self.carried(o) if meta is SCALAR else None
+            tangents.append(self.tangents.get(o) if number is None else number.reshape(-1, *ones))
+            values.append(saved.get(k, self.store.read(o)[4] if meta is SCALAR and o else None))
+        tangent, shape = rule(*values, saved.get(-1), *tangents), (self.lanes, *signature.out.shape)
+        return tangent if tangent is None or tangent.shape == shape else np.broadcast_to(tangent, shape)
 
     def others(self):
         """Walk up, and give the slots whose rule has to be called."""

@@ -431,6 +431,18 @@ def _record_element(opcode, a, position, number):
     return t
 
 
+def _record_elementwise(row, a, b):
+    """See `fields.record_elementwise`."""
+    one = b == load_int(shared_words() + NONE)
+    a_kind, b_kind, t = kind_of(a), 0 if one else kind_of(b), GENERALLY
+    if a_kind != 0 and (one or b_kind != 0) and (is_array(a, a_kind) or is_array(b, b_kind)):
+        t = element_wise(row, a, a_kind, 0 if one else b, b_kind)
+    if t == GENERALLY:
+        t = load_int(shared_words() + NONE)
+        keep(t)
+    return t
+
+
 # ---- types ------------------------------------------------------------------------------------------------
 _TO_ONE, _TO_TWO, _TO_THREE = "object(object)", "object(object, object)", "object(object, object, object)"
 #: The functions that are compiled, with their signatures.
@@ -438,7 +450,7 @@ _FUNCTIONS = {
     _end: "int64(int64)", _traverse: _TO_THREE, _clear: _TO_ONE, _value: _TO_TWO, _set_value: _TO_THREE, _add: _TO_TWO, _subtract: _TO_TWO,
     _multiply: _TO_TWO, _divide: _TO_TWO, _power: _TO_THREE, _negative: _TO_ONE, _absolute: _TO_ONE, _place: "object(object, object, int64)",
     _constant: _TO_TWO, _live: "object(int64)", _record_element: "object(int64, object, int64, float64)",
-    _array_ufunc: "object(object, int64, int64, int64)",
+    _array_ufunc: "object(object, int64, int64, int64)", _record_elementwise: _TO_THREE,
 }  # fmt: skip
 #: Operators by the name of their row.
 _OPERATORS = {
@@ -446,7 +458,9 @@ _OPERATORS = {
     "power": (_POWER, _power), "negative": (_NEGATIVE, _negative), "absolute": (_ABSOLUTE, _absolute),
 }  # fmt: skip
 _COMPILED = compiled_together("numbers", _FUNCTIONS)
-place, constant, live_on, record_element = (_COMPILED[function][0] for function in (_place, _constant, _live, _record_element))
+place, constant, live_on, record_element, record_elementwise = (
+    _COMPILED[function][0] for function in (_place, _constant, _live, _record_element, _record_elementwise)
+)
 
 _MEMBERS = [(name, OBJECT, offset, name == "_t") for name, offset in OBJECT_FIELDS.items()]
 _MEMBERS += [(name, INTEGER, offset, name == "_i") for name, offset in INTEGER_FIELDS.items()]

@@ -60,8 +60,8 @@ IS_NUMBER, SLOT, ON_WORDS, PREVIOUS, NEXT, REQUIRES, KNOWN_ON, KNOWN_KEY, KNOWN_
 OBJECT_FIELDS = {"_t": STORE, "_m": META, "_k": KEY, "_x": EXTRAS, "_d": TANGENT, "_lanes": LANES, "_level": LEVEL}
 INTEGER_FIELDS = {"_i": SLOT, "_known_on": KNOWN_ON, "_known_key": KNOWN_KEY, "_known_slot": KNOWN_SLOT}
 #: Words of a store.
-IDENT, LENGTH, LIMIT, RECORDS, RUNNING, RUNS, CODES, GENERATION, NBYTES, BYTE_LIMIT, ENDS = (
-    WORDS[name] for name in ("ident", "length", "limit", "address", "running", "runs_at", "codes_at", "generation", "nbytes", "byte_limit", "last")
+IDENT, LENGTH, LIMIT, RECORDS, RUNNING, RUNS, CODES, GENERATION, NBYTES, BYTE_LIMIT, OFFSET, ENDS = map(
+    WORDS.get, "ident length limit address running runs_at codes_at generation nbytes byte_limit offset last".split()
 )
 
 RECORD_SIZE = RECORD.size
@@ -289,6 +289,9 @@ def code_at(frame):
 @inlined
 def offset_noted(a, a_kind, b, b_kind, words, back):
     """The offset of the code that runs, which the store is told of; -1 if there is none, -2 with an exception."""
+    standing = load_int(words + OFFSET)
+    if standing >= 0:
+        return standing
     frame = running_frame()
     if back and frame != 0:
         # The operation was called by a function of ours.
@@ -508,7 +511,8 @@ def _recorded(signature, short, function, store, words, a, a_kind, x, kept_x, le
         # From here on nothing else runs: is all still as it was, and is there room?
         good = is_of(value, ARRAY) and words_of(a, a_kind, b, b_kind) == words and load_int(words + LENGTH) < load_int(words + LIMIT)
         good = good and slot_on(a, a_kind, words) == left and slot_on(b, b_kind, words) == right
-        if good and load_int(words + NBYTES) <= load_int(words + BYTE_LIMIT):
+        # (While rules are run the store is pinned: nothing is let go.)
+        if good and (load_int(words + NBYTES) <= load_int(words + BYTE_LIMIT) or load_int(words + OFFSET) >= 0):
             position = _kept(store, words, signature, short, kept_x, kept_y, value) if short != 0 else 0
             if position >= 0:
                 # The references are the tensor's from now on.

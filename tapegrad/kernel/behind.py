@@ -9,12 +9,14 @@ import itertools
 import struct
 import threading
 from bisect import bisect_right
+from functools import cache
 
 import numpy as np
 
 from ..array.record import plain, tracked
+from ..array.recorded import of_row
 from ..array.tensor import Tensor
-from ..autograd.adjoint import FEW, accumulated, contributions, elements_at, passing
+from ..autograd.adjoint import FEW, accumulated, contributions, elements_at, naming, passing
 from ..autograd.backward import Pass, own_copy
 from ..autograd.passes import values_of
 from ..autograd.reading import Region
@@ -24,18 +26,20 @@ from ..codegen.python_api import data_address
 from ..common.uninterrupted import remade
 from ..interpreter.fields import place
 from ..interpreter.native import refuse_unknown, table_address
+from ..interpreter.plan import Signature
 from ..interpreter.program import UNKNOWN
 from ..rules import BY_NAME, by_opcode
 from ..rules import lang as L
-from ..tape.layout import FIRST_ARRAY, SCALAR_LEAF
+from ..tape.layout import ARRAY_LEAF, ARRAY_RECORD, FIRST_ARRAY, SCALAR_LEAF
 from ..tape.meta import SCALAR
 from ..tape.places import caller_frame
 from . import scalars as S
 from .reasons import NotLowered
-from .templates import TemplateColumns, evaluate, template
+from .templates import FIRST, TemplateColumns, V, W, X, Z, evaluate, template
 
 _ARITHMETIC = np.array([BY_NAME[name].opcode for name in ("add", "subtract", "multiply", "negative", "absolute_product", "divide")])
 _ARITHMETIC_AT = data_address(_ARITHMETIC)
+_ADD, _SUBTRACT, _NEGATIVE = BY_NAME["add"], BY_NAME["subtract"], BY_NAME["negative"]
 _MULTIPLY = BY_NAME["multiply"].opcode
 _SELECT = BY_NAME["select"]
 #: With more leaves than that the store is left to a pass, which looks only at those that it meets.
@@ -119,6 +123,19 @@ class _Templates:
             self.known[made] = self.templates.add(made)
             self.special = self.special or any(row.calls_scipy for row in rows)
         return self.known[made]
+
+
+@cache
+def _on_arrays(row, pattern, forward):
+    """The template of an element-wise row: lines, each a row and its operands; contributions; and what they read, `FIRST` too if there is no template."""
+    try:
+        made = template(row, pattern, (), forward, True)
+    except NotLowered:
+        return (), (), {FIRST}
+    lines = [(by_opcode(opcode), *line) for opcode, *line in made.instructions]
+    read = {k for row, *sides, _ in lines for k in sides[: row.arity]} | {value for _, value, _ in made.contributions}
+    read = {k for k in read if 0 < k < FIRST} | {FIRST for row, *_ in lines if row.arity > 2 or row.constants}
+    return lines, made.contributions, read
 
 
 #: Of so many slots the memory of a walk is kept.
@@ -299,8 +316,10 @@ class _Walk:
                     if not self._pass(at):
                         return False
                     self._room(3 * S.LONGEST)
-                    self.words[S.AT] = at + self.step
-                    at = self._write()
+                    at += self.step
+                    if self.step > 0 or at < self.low or self.adjoints.item(at - self.low) != ELSEWHERE:
+                        self.words[S.AT] = at
+                        at = self._write()
         return True
 
     def _write(self):
@@ -337,6 +356,34 @@ class _Walk:
         if self.columns is not self.templates.arrays:
             self._columns()
         return there
+
+    def _by_template(self, slot, *seeds):
+        """Pass an element-wise instruction on arrays of one shape by the template that numbers have; whether that can be.
+
+        `seeds` are the adjoint of its result, or the tangents of its operands.
+        """
+        op, a, b, _, _, position = self.store.read(slot, ARRAY_RECORD)
+        signature, pattern = Signature.ALL[op - FIRST_ARRAY] if FIRST_ARRAY <= op < ARRAY_LEAF else None, self._reaches(a) | self._reaches(b) << 1
+        if signature is None or signature.short < 0 or any([pattern >> k & 1 and m is SCALAR for k, m in enumerate(signature.metas)]):
+            return False
+        lines, parts, read = _on_arrays(signature.row, pattern, self.step > 0)
+        values = dict(zip((W, V), seeds))
+        for j, k in enumerate(signature.saves):
+            of, saved = slot if k < 0 else (a, b)[k], self.store.objects[position + j]
+            values[Z if k < 0 else X + k] = self.stretch.tensor(of, saved, signature.out if k < 0 else signature.metas[k]) if of else saved
+        if not read <= values.keys():
+            return False
+        with naming(signature.row, self.stretch, slot):
+            for number, (row, left, right, constant) in enumerate(lines, FIRST):
+                sides = values[left] if left else constant, values[right] if right else constant
+                values[number] = of_row(row, sides[: row.arity])
+            for operand, value, sign in parts:
+                o, value = slot if self.step > 0 else (a, b)[operand], values[value]
+                before = self.arrays.get(o)
+                if before is not None:
+                    value = of_row(_ADD if sign > 0 else _SUBTRACT, (before, value))
+                self._set(o, False, value if before is not None or sign > 0 else of_row(_NEGATIVE, (value,)))
+        return True
 
     def _set(self, slot, is_number, value):
         """Let `value` be the adjoint or tangent of a slot; whether it can be."""
@@ -404,6 +451,10 @@ class _Pulled(_Walk):
         if self.stretch is None:
             self.stretch = Region(self.store)
             Pass(self.store, self.roots, self.wanted).check()
+        g = self.arrays.get(slot) if slot not in bottoms and slot not in self.reads else None
+        if isinstance(g, Tensor) and self._by_template(slot, g):
+            del self.arrays[slot]
+            return True
         read = self.stretch.read(slot)
         if read is not None and read.row is _SELECT and reference != ELSEWHERE and read.metas[0].size > FEW and slot not in bottoms:
             (_, operand), *_ = read.slots or [(0, 0)]
@@ -458,6 +509,10 @@ class _Pushed(_Walk):
     def _pass(self, slot):
         """Pass an instruction by its rule, on tensors; whether that can be."""
         self.stretch = self.stretch or Region(self.store)
+        op, a, b, *_ = self.store.read(slot)
+        seeds = [self._carried(o) for o in (a, b)] if op >= FIRST_ARRAY else ()
+        if any([isinstance(seed, Tensor) for seed in seeds]) and self._by_template(slot, *seeds):
+            return True
         read = self.stretch.read(slot)
         tangent = None if read is None else passed(self.stretch, slot, read, self._carried, None)
         return tangent is None or self._set(slot, read.out is SCALAR, tangent)

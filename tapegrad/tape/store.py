@@ -47,6 +47,7 @@ runs_at, codes_at   addresses of the lists `runs` and `codes`: slots, and the co
             to be told of a change
 generation  a number that no other store has, and the same store not again after `renew`
 nbytes      of the saved values; above `byte_limit` those that no live tensor can reach are let go
+offset      in the code that is running, of the instruction whose rule is run (`standing`); -1: none is
 last, first the list of the tensors on the store (`interpreter.numbers`): a tensor that is on none has no place here
 """
 
@@ -88,7 +89,7 @@ OBJECT_BYTES = 160
 
 
 _GENERATIONS = itertools.count(1)
-_NAMES = ("ident", "length", "limit", "address", "running", "outside", "runs_at", "codes_at", "generation", "nbytes", "byte_limit", "last", "first")
+_NAMES = ("ident", "length", "limit", "address", "running", "outside", "runs_at", "codes_at", "generation", "nbytes", "byte_limit", "offset", "last", "first")
 #: Where a word lies, from the first one on, in bytes.
 WORDS = {name: 8 * position for position, name in enumerate(_NAMES)}
 _HEAD = object.__basicsize__
@@ -153,6 +154,7 @@ class TapeStore(_Words):
         self.special = False
         self.pinned, self.resting, self.before = 0, 0, []
         self.began = 0.0
+        self.offset = -1
         self.ident = self.thread.quick_ident
 
     def resize(self, capacity):
@@ -285,6 +287,14 @@ class TapeStore(_Words):
         self.codes.append(code)
         self.runs.append(self.length)
         self.runs_at = id(self.runs)
+
+    def stand(self, place):
+        """Let what is recorded stand at the place of an instruction whose rule is run; from now on at that of its own, if `place` is None."""
+        self.calling, self.offset = place, -1
+        if place is not None:
+            if id(place.f_code) != self.running:
+                self.note_code(place)
+            self.offset = place.f_lasti
 
     # -- reading --------------------------------------------------------------
     def records(self):

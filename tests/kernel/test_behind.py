@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.array.record import apply
 from tapegrad.autograd import nested, passes
 from tapegrad.autograd.reading import Region
 from tapegrad.kernel import behind
+from tapegrad.rules import BY_NAME
 from tests.rules.checker import generator
 
 X, V = np.array([0.4, 0.9, 1.3, 0.2, 0.7]), np.array([1.0, -0.5, 0.25, 2.0, 0.1])
@@ -150,3 +152,45 @@ def test_a_pass_through_few_instructions_of_a_long_tape_does_not_go_over_all(mon
             last = x * 2.0
         (slope,) = tg.autograd.grad(last * x, x, create_graph=True)
     assert slope.item() == 2.0
+
+
+def product_of(f, x, v):
+    """The Hessian times v, by adjoints of adjoints and of tangents; or why there is none."""
+    try:
+        return np.stack([tg.grad(lambda x: np.sum(tg.grad(f)(x) * v))(x), tg.grad(lambda x: tg.jvp(f, (x,), (v,))[1])(x)])
+    except tg.errors.TapegradError as error:
+        return type(error).__name__
+
+
+def test_element_wise_operations_on_arrays_run_no_rules_either(monkeypatch):
+    def f(x):
+        a = x
+        for _ in range(20):
+            a = np.sin(a) * x + 0.3 * a - a * a * 0.1 + np.sqrt(x) / (3.0 + a)
+        return np.sum(a)
+
+    read, once = [], Region.read
+    monkeypatch.setattr(Region, "read", lambda self, slot: (read.append(slot), once(self, slot))[1])
+    x, found = abs(X), product_of(f, abs(X), V)
+    # Of two times 200 operations: sums, the ends, and the root of what has a constant tangent.
+    assert 2 <= len(read) < 50
+    np.testing.assert_allclose(found, [(tg.grad(f)(x + 1e-5 * V) - tg.grad(f)(x - 1e-5 * V)) / 2e-5] * 2, rtol=1e-7)
+    monkeypatch.setattr(behind._Walk, "_by_template", lambda self, slot, *seeds: False)
+    np.testing.assert_array_equal(found, product_of(f, x, V))
+
+
+def test_arrays_have_the_same_second_derivatives_by_templates_and_by_rules(monkeypatch):
+    rng, different = generator(11), []
+    values = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-300]
+    for row in [row for row in BY_NAME.values() if row.elementwise and row.arity < 3 and not row.constants]:
+        x, y, v, w = rng.normal(size=(4, 5))
+        x[:3], y[1:4], w[2:] = rng.choice(values, (3, 3))
+        for operands in [(0, 1), (0, 0), (2, 0)] if row.arity == 2 else [(0,)]:
+            f = lambda x, row=row, y=y, w=w, of=operands: np.sum(apply(row, [(x * w, y, 2.0)[k] for k in of]) * w + x * x)  # noqa: E731
+            with np.errstate(all="ignore"), monkeypatch.context() as patch:
+                found = product_of(f, x, v)
+                patch.setattr(behind._Walk, "_by_template", lambda self, slot, *seeds: False)
+                expected = product_of(f, x, v)
+                same = found == expected if str in (type(found), type(expected)) else np.array_equal(found, expected, equal_nan=True)
+            different += [] if same else [(row.name, operands, found, expected)]
+    assert not different
