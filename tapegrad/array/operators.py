@@ -139,7 +139,7 @@ def _install_operators():
         "__divmod__": lambda self, other: (self // other, self % other), "__rdivmod__": lambda self, other: (other // self, other % self),
         "__invert__": lambda self: record_nondiff(np.invert, (self,), np.invert(self._v)), "__pow__": lambda self, other: _power(self, other),
     })  # fmt: skip
-    ways = {name: partial(_binary, BY_NAME[name]) for name in ("add", "subtract", "multiply", "divide")}
+    ways = {name: partial(_binary, BY_NAME[name]) for name in ("add", "subtract", "multiply", "divide", "matmul")}
     ways |= {name: lambda a, _, name=name: apply(name, (a,)) for name in ("negative", "absolute")} | {"power": _power, "power2": _power}
     for name, way in ways.items():
         share(name, way, BY_NAME[name])

@@ -91,7 +91,7 @@ class _NumberTangents:
         """The tangent of an element-wise instruction on float64 arrays of one shape, and numbers; None where its rule finds out."""
         op, a, b, _, _, position = self.store.read(slot, ARRAY_RECORD)
         signature = Signature.ALL[op - FIRST_ARRAY] if FIRST_ARRAY <= op < ARRAY_LEAF else None
-        rule = None if signature is None or signature.short < 0 else tangent_on_arrays(signature.row)
+        rule = tangent_on_arrays(signature.row) if signature is not None and signature.alike else None
         if rule is None:
             return None
         saved = dict(zip(signature.saves, self.store.objects[position : position + len(signature.saves)]))

@@ -129,7 +129,7 @@ from .tensor_memory import (
 
 #: What the short way computes; of one operand are the negative and the absolute value.  A number that is given, and an element of a
 #: vector, are recorded only.
-_ADD, _SUBTRACT, _MULTIPLY, _DIVIDE, _POWER, _NEGATIVE, _ABSOLUTE, _SQUARE, _GIVEN, _ELEMENT = range(10)
+_ADD, _SUBTRACT, _MULTIPLY, _DIVIDE, _POWER, _PRODUCT, _NEGATIVE, _ABSOLUTE, _SQUARE, _GIVEN, _ELEMENT = range(11)
 
 _visit = c_function(None, "int32", "int64", "int64")
 _pow = c_function("pow", "float64", "float64", "float64")
@@ -329,7 +329,7 @@ def _operator(which, a, b):
             if which == _POWER and b_kind == PLAIN_NUMBER and is_square(b):
                 kind, square = 0, _SQUARE
             t = element_wise(load_int(shared + ROWS + 8 * square), a, a_kind, b, kind)
-        else:
+        elif which != _PRODUCT:
             t = _short(which, load_int(shared + OPCODES + 8 * which), a, a_kind, b, b_kind, 0.0, 0)
     return called(load_int(shared + GENERAL + 8 * which), a, b) if t == GENERALLY else t
 
@@ -342,7 +342,9 @@ def _of_two(name, which):
     return operate
 
 
-_add, _subtract, _multiply, _divide = map(_of_two, ("add", "subtract", "multiply", "divide"), (_ADD, _SUBTRACT, _MULTIPLY, _DIVIDE))
+_add, _subtract, _multiply, _divide, _product = map(
+    _of_two, ("add", "subtract", "multiply", "divide", "product"), (_ADD, _SUBTRACT, _MULTIPLY, _DIVIDE, _PRODUCT)
+)
 
 
 def _power(a, b, modulus):
@@ -448,14 +450,14 @@ _TO_ONE, _TO_TWO, _TO_THREE = "object(object)", "object(object, object)", "objec
 #: The functions that are compiled, with their signatures.
 _FUNCTIONS = {
     _end: "int64(int64)", _traverse: _TO_THREE, _clear: _TO_ONE, _value: _TO_TWO, _set_value: _TO_THREE, _add: _TO_TWO, _subtract: _TO_TWO,
-    _multiply: _TO_TWO, _divide: _TO_TWO, _power: _TO_THREE, _negative: _TO_ONE, _absolute: _TO_ONE, _place: "object(object, object, int64)",
+    _multiply: _TO_TWO, _divide: _TO_TWO, _product: _TO_TWO, _power: _TO_THREE, _negative: _TO_ONE, _absolute: _TO_ONE, _place: "object(object, object, int64)",
     _constant: _TO_TWO, _live: "object(int64)", _record_element: "object(int64, object, int64, float64)",
     _array_ufunc: "object(object, int64, int64, int64)", _record_elementwise: _TO_THREE,
 }  # fmt: skip
 #: Operators by the name of their row.
 _OPERATORS = {
     "add": (_ADD, _add), "subtract": (_SUBTRACT, _subtract), "multiply": (_MULTIPLY, _multiply), "divide": (_DIVIDE, _divide),
-    "power": (_POWER, _power), "negative": (_NEGATIVE, _negative), "absolute": (_ABSOLUTE, _absolute),
+    "power": (_POWER, _power), "negative": (_NEGATIVE, _negative), "absolute": (_ABSOLUTE, _absolute), "matmul": (_PRODUCT, _product),
 }  # fmt: skip
 _COMPILED = compiled_together("numbers", _FUNCTIONS)
 place, constant, live_on, record_element, record_elementwise = (

@@ -368,15 +368,18 @@ class Signature(Registered):
         self.saved_bytes = sum((metas[k] if k >= 0 else out).nbytes for k in self.saves)
         self.large = self.saved_bytes >= LARGE
         self.short = self._short()
+        #: Whether it is short, and all arrays are of one shape, one behind the other in memory.
+        self.alike = self.short >= 0 and row.elementwise and all(m is SCALAR or m is out for m in metas)
 
     def _short(self):
         """What the short way keeps (`interpreter.numbers`): the operands, two bits for each, counted from one, and 3 for the result; -1 if it cannot be.
 
-        It is for element-wise operations on float64 arrays of one shape, one behind the other in memory, and numbers.
+        It is for element-wise operations on float64 arrays, and numbers, and products of matrices.
         """
-        arrays = {m for m in self.metas if m is not SCALAR}
-        alike = self.row.elementwise and not self.attrs and not self.row.constants and arrays == {self.out} == {c_array(self.out.shape, "d")}
-        if not alike or self.in_python or len(self.metas) > 2:
+        row, out = self.row, self.out
+        if not (row.elementwise or row.name == "matmul") or self.attrs or row.constants or self.in_python or len(self.metas) > 2:
+            return -1
+        if out is not (c_array(out.shape, "d") if out.ndim else SCALAR) or any(m.char != "d" for m in self.metas):
             return -1
         return sum((k % 4 + (k >= 0)) << 2 * j for j, k in enumerate(self.saves))
 

@@ -3,7 +3,7 @@
 Fields are named by where they lie in a tensor, words by where they lie in a store (`tape.store`) or among what the functions share.
 What is here is compiled into the functions that call it.
 
-The short way of arrays (`element_wise`): element-wise operations on float64 arrays of one shape, and numbers, are computed by NumPy and recorded.
+The short way of arrays (`element_wise`): element-wise operations on float64 arrays, and numbers, and products of matrices are computed by NumPy and recorded.
 It is that of numbers, but that the store has to have the signature of the operation already: the general way makes it, the first time.  Whatever
 may run other code comes first here, too: NumPy's function, which may warn, and the copies of constants.
 """
@@ -81,8 +81,8 @@ CALL, WORDS_NAME, TRACE_NAME, SIGNATURES, OBJECTS, SAVERS, OPCODE, SHORT, OUT, C
 THINGS += [STATE_KEY, "store"]
 THREAD, CURRENT = range(216, 232, 8)
 CLASS, PARAMETER, WRAPPER, FUNCTION_OF_ONE, FUNCTION_OF_TWO, DESCRIBE, COPY, UFUNC, OF_ONE, OF_TWO, FREE, FREE_COUNT = range(232, 328, 8)
-OPCODES, GENERAL, ROWS = range(328, 328 + 3 * 64, 64)
-SHARED = np.zeros((328 + 3 * 64) // 8, np.int64)
+OPCODES, GENERAL, ROWS = range(328, 328 + 3 * 72, 72)
+SHARED = np.zeros((328 + 3 * 72) // 8, np.int64)
 SHARED[: len(THINGS)] = list(map(id, THINGS))
 define("tapegrad_numbers", SHARED.ctypes.data)
 #: How many tensors wait in the free list at most.
@@ -509,21 +509,26 @@ def _recorded(signature, short, function, store, words, a, a_kind, x, kept_x, le
         forget()
     else:
         # From here on nothing else runs: is all still as it was, and is there room?
-        good = is_of(value, ARRAY) and words_of(a, a_kind, b, b_kind) == words and load_int(words + LENGTH) < load_int(words + LIMIT)
+        number = as_double(value) if is_of(value, FLOAT64) else 0.0
+        good = is_of(value, FLOAT64 if out == load_int(shared + SCALAR_META) else ARRAY) and words_of(a, a_kind, b, b_kind) == words and load_int(words + LENGTH) < load_int(words + LIMIT)
         good = good and slot_on(a, a_kind, words) == left and slot_on(b, b_kind, words) == right
         # (While rules are run the store is pinned: nothing is let go.)
         if good and (load_int(words + NBYTES) <= load_int(words + BYTE_LIMIT) or load_int(words + OFFSET) >= 0):
             position = _kept(store, words, signature, short, kept_x, kept_y, value) if short != 0 else 0
             if position >= 0:
-                # The references are the tensor's from now on.
-                none = load_int(shared + NONE)
-                keep(none)
-                keep(none)
-                store_int(t + BOXED, value)
-                store_int(t + META, out)
-                store_int(t + KEY, none)
-                store_int(t + EXTRAS, none)
-                return written(t, words, store, opcode, left, right, offset, 0.0, 0.0, position)
+                if is_of(value, ARRAY):
+                    # The references are the tensor's from now on.
+                    none = load_int(shared + NONE)
+                    keep(none)
+                    keep(none)
+                    store_int(t + BOXED, value)
+                    store_int(t + META, out)
+                    store_int(t + KEY, none)
+                    store_int(t + EXTRAS, none)
+                else:
+                    drop(value)
+                    drop(out)
+                return written(t, words, store, opcode, left, right, offset, number, 0.0, position)
         drop(value)
     drop(out)
     set_free(t)
@@ -553,7 +558,7 @@ def _known(row, function, store, words, a, a_kind, x, m, b, b_kind, y, n):
 
 @helper
 def element_wise(row, a, a_kind, b, b_kind):
-    """An element-wise operation of which an operand is an array; or, where `b_kind` is 0, of `a` alone.
+    """An element-wise operation, or a product of matrices, of which an operand is an array; or, where `b_kind` is 0, of `a` alone.
 
     As the short way of numbers, but that the value is NumPy's, and that the store has to have a signature for the operation: the general way has made it
     the first time.

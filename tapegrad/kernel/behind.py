@@ -364,7 +364,7 @@ class _Walk:
         """
         op, a, b, _, _, position = self.store.read(slot, ARRAY_RECORD)
         signature, pattern = Signature.ALL[op - FIRST_ARRAY] if FIRST_ARRAY <= op < ARRAY_LEAF else None, self._reaches(a) | self._reaches(b) << 1
-        if signature is None or signature.short < 0 or any([pattern >> k & 1 and m is SCALAR for k, m in enumerate(signature.metas)]):
+        if signature is None or not signature.alike or any([pattern >> k & 1 and m is SCALAR for k, m in enumerate(signature.metas)]):
             return False
         lines, parts, read = _on_arrays(signature.row, pattern, self.step > 0)
         values = dict(zip((W, V), seeds))

@@ -203,7 +203,7 @@ def _short_ways(arity):
 
 
 #: By the ufunc its row, and a function of floats; squares have an instruction of their own, which is the affair of the short way.
-_OF_ONE, _OF_TWO = _short_ways(1), {**_short_ways(2), np.power: (BY_NAME["power"], None)}
+_OF_ONE, _OF_TWO = _short_ways(1), {**_short_ways(2), np.power: (BY_NAME["power"], None), np.matmul: (BY_NAME["matmul"], np.matmul)}
 
 
 def _into(ufunc, method, inputs, kwargs, out):

@@ -22,6 +22,7 @@ OPERANDS = {
     "computed": lambda: leaf(LINE) * 1.0, "leaf": lambda: leaf(LINE), "constant tensor": lambda: tg.tensor(LINE), "array": lambda: LINE - 0.2,
     "large": lambda: np.full(20_000, 0.75), "computed, large": lambda: leaf(np.linspace(0.5, 2.0, 20_000)) * 1.0, "one row": lambda: LINE[None, :3],
     "computed, two rows": lambda: leaf(LINE.reshape(2, 3)) * 1.0, "columns": lambda: np.asfortranarray(LINE.reshape(2, 3)),
+    "computed square": lambda: leaf(np.outer(LINE[:3], LINE[3:])) * 1.0, "column": lambda: LINE[:2, None],
     "computed columns": lambda: leaf(np.asfortranarray(LINE.reshape(3, 2).T)) * 1.0, "every other": lambda: np.linspace(0.3, 1.2, 12)[::2],
     "other bytes": lambda: LINE.astype(">f8"), "single": lambda: np.ones(6, "f"), "computed single": lambda: leaf(np.ones(6, "f")) * np.float32(0.5),
     "integers": lambda: np.arange(1, 7), "truth": lambda: np.arange(6) > 2, "no axes": lambda: np.array(0.5), "nothing": lambda: np.zeros(0),
@@ -31,7 +32,7 @@ OPERANDS = {
 }  # fmt: skip
 FUNCTIONS = [
     operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, np.add, np.multiply, np.divide, np.power, np.hypot, np.maximum,
-    np.arctan2, lambda a, b: abs(-a), lambda a, b: np.exp(a), lambda a, b: np.sin(b),
+    np.arctan2, operator.matmul, np.matmul, lambda a, b: abs(-a), lambda a, b: np.exp(a), lambda a, b: np.sin(b),
 ]  # fmt: skip
 
 
@@ -84,10 +85,12 @@ def test_every_elementwise_row_takes_the_short_way(row):
 
 @native
 def test_operators_take_the_short_way():
-    x, leaf_, c = leaf(LINE) * 1.0, leaf(LINE), LINE - 0.1
+    x, leaf_, c, m = leaf(LINE) * 1.0, leaf(LINE), LINE - 0.1, leaf(np.eye(3) + 1.0) * 1.0
+    turned, row = m.T, x[:3]
     for operation in (
         lambda: x + x, lambda: x - c, lambda: c * x, lambda: x / 2.0, lambda: 3 - x, lambda: x * leaf_, lambda: leaf_ * x, lambda: -x, lambda: abs(x),
-        lambda: x**2, lambda: x**0.5, lambda: 2.0**x,
+        lambda: x**2, lambda: x**0.5, lambda: 2.0**x, lambda: m @ m, lambda: m @ c[:3], lambda: x @ x, lambda: turned @ np.ones((3, 2)), lambda: np.eye(3) @ m,
+        lambda: m + c[:3], lambda: m * c[:3, None], lambda: row - m,
     ):  # fmt: skip
         operation()
         assert calls_of(record.apply, operation) == 0

@@ -238,7 +238,8 @@ class Program:
     def of_arrays(self):
         """A step on arrays, large ones too, whose sum is a number."""
         r = self.random
-        operation = r.choice([operator.add, operator.sub, operator.mul, lambda a, b: np.sin(a) - b, np.hypot, lambda a, b: abs(-a) ** 2 / (b * b + 1.0)])
+        operation = r.choice([operator.add, operator.sub, operator.mul, lambda a, b: np.sin(a) - b, np.hypot, lambda a, b: abs(-a) ** 2 / (b * b + 1.0),
+                              lambda a, b: (a * np.ones((5, 5)) - b) @ np.full(5, 0.1), lambda a, b: np.full(5, 0.1) @ (np.full((5, 5), 0.1) + a) * b])
         y = operation(self.array(), self.array())
         if r.random() < 0.05:
             y = leaf(np.full(20_000, 0.5)) * (self.number() + np.full(20_000, 0.25)) * 1e-4
