@@ -228,10 +228,10 @@ class TemplatePlan:
     ----------
     tape : FinishedTape
         What is active in it needs an adjoint, or has a tangent.
-    writer : Writer
-        That holds it.  In what is differentiated again, zero times infinity is zero in products with adjoints or tangents.
     forward : bool
         Whether the templates are those of tangents.
+    again : bool
+        As of `Writer`: zero times infinity is zero in products with adjoints or tangents.
 
     Attributes
     ----------
@@ -250,15 +250,15 @@ class TemplatePlan:
         Some derivative has no row; its instruction is named.
     """
 
-    def __init__(self, tape, writer, forward):
-        self.tape, self.constants, self.forward, self.again = tape, writer.constants, forward, writer.again
-        ops, active = writer.ops[: writer.first], tape.active
+    def __init__(self, tape, forward, again):
+        self.tape, self.constants, self.forward, self.again = tape, tape.records["constant"], forward, again
+        ops, active = tape.records["op"], tape.active
         self.template = np.zeros(len(ops), np.int32)
         self.pools = np.zeros(len(ops), np.int64)
         self._pool, self._filled, self._templates = [np.zeros(1)], 1, TemplateColumns()
         scalar = (ops > SCALAR_LEAF) & (ops < FIRST_ARRAY) & active
         slots = np.flatnonzero(scalar)
-        a, b = writer.lefts[slots], writer.rights[slots]
+        a, b = tape.records["a"][slots], tape.records["b"][slots]
         codes = (ops[slots] << 4) | active[a] * WANT_X | active[b] * WANT_Y | (a == 0) * FIXED_X | (b == 0) * FIXED_Y
         present = np.flatnonzero(np.bincount(codes)) if len(slots) else ()
         for code in present:
