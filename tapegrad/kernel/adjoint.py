@@ -20,7 +20,6 @@ from ..array.functions.shapes import JOIN
 from ..common.waiting import give_way
 from ..interpreter.rule_array import accumulated
 from ..program.through import Rules, Uncallable
-from ..program.trace import GUARD
 from ..rules import BY_NAME
 from ..tape.meta import SCALAR, c_strides, laid_out
 from .expand import derive
@@ -127,14 +126,22 @@ class Derivation:
         """The slot of a scalar's term."""
         return self.writer.fixed(term.number) if term.number is not None and term.slot <= 0 else term.slot
 
-    def call(self, item, rule, *args):
-        """Call a rule of the row of `item`, which writes for that."""
-        row, place = item.entry.function, self.tape.place(item.slot)
-        self.writer.origin = item.slot
-        try:
-            return rule(*args)
-        except NotLowered as reason:
-            raise NotLowered(f"{row.name}: {reason.what}", place) from None
+    def walk(self, low, high):
+        """The derivatives of all instructions from `low` to `high`: of runs of scalar ones, and by the rules of entries between them."""
+        tape, writer, forward = self.tape, self.writer, self.forward
+        for item in tape.items[:: 1 if forward else -1]:
+            slot = item.slot
+            if low <= slot <= high:
+                self.scalars(*((low, slot - 1) if forward else (slot + 1, high)))
+                low, high = (slot + 1, high) if forward else (low, slot - 1)
+                if tape.active[slot]:
+                    writer.origin = slot
+                    try:
+                        self.entry(item)
+                    except NotLowered as reason:
+                        raise NotLowered(f"{item.entry.function.name}: {reason.what}", tape.place(slot)) from None
+        self.scalars(low, high)
+        writer.origin = len(tape.records) - 1 if forward else 0
 
     def custom(self, item, slots, seeds):
         """What a rule of a user's primitive gives from `seeds`, the adjoint of its result or tangents of the operands `slots`.
@@ -192,7 +199,7 @@ class Adjoint(Derivation):
             for (slot, meta), seed in zip(roots, of_lane):
                 if seed is not None:
                     self._add(slot, meta, seed)
-            self._back(high)
+            self.walk(1, high)
             gradients.append(self._gradients())
         if self.lanes is None:
             return [self._result(*pair) for pair in gradients[0]]
@@ -211,28 +218,15 @@ class Adjoint(Derivation):
         whole = Term(writer, leaf, shape, meta.char)
         return [whole.strided(meta.shape, c_strides(meta.shape, 1), lane * meta.size) for lane in range(lanes)]
 
-    def _back(self, high):
-        """Accumulate the contributions of all instructions, from `high` (the last one of the tape, or that of a cut) back to the first."""
-        tape = self.tape
-        for item in reversed(tape.items):
-            if item.slot > high:
-                continue
-            self.scalars(item.slot + 1, high)
-            high = item.slot - 1
-            if tape.active[item.slot]:
-                self._item(item)
-        self.scalars(1, high)
-        self.writer.origin = 0
-
     # -- entries --------------------------------------------------------------------
-    def _item(self, item):
-        tape = self.tape
-        g = None if item.entry.kind == GUARD else self._taken(item.slot)
+    def entry(self, item):
+        """Add what the adjoint of the result of an entry contributes to those of its operands."""
+        tape, slot, operands = self.tape, item.slot, item.operands
+        g = self.term(self.word[slot]) if tape.metas[slot] is SCALAR else self.terms.pop(slot, None)
         if g is None:
             return
-        operands = item.operands
         wanted = [k for k in item.entry.function.slots(len(operands)) if operands[k] > 0 and tape.active[operands[k]]]
-        for k, contribution in self.call(item, self._contributions, item, g, wanted):
+        for k, contribution in self._contributions(item, g, wanted):
             for part in contribution if isinstance(contribution, tuple) else (contribution,):
                 if part is not None:
                     self._add(operands[k], tape.metas[operands[k]], part)
@@ -248,10 +242,6 @@ class Adjoint(Derivation):
         attrs = row.keywords(entry.attrs, entry.integer)
         contributions = row.contributions(g, operands, Term.of(writer, item.slot), wanted, attrs)
         return [(k, part) for k, part in zip(row.slots(len(item.operands)), contributions) if k in wanted]
-
-    def _taken(self, slot):
-        """The adjoint of the result of an entry."""
-        return self.term(self.word[slot]) if self.tape.metas[slot] is SCALAR else self.terms.pop(slot, None)
 
     def _add(self, slot, meta, part):
         """Add a contribution to the adjoint of `slot`."""

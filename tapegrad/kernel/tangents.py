@@ -12,7 +12,6 @@ import math
 import numpy as np
 
 from ..program.ports import inputs_of
-from ..program.trace import GUARD
 from ..tape.meta import SCALAR, c_strides, laid_out
 from .adjoint import Adjoint, Derivation
 from .terms import Term
@@ -63,26 +62,15 @@ class Tangents(Derivation):
         """Slots and descriptions (or constants) of the tangents of the outputs, from those of a cut; `seeds` of each lane, None for zero."""
         for lane, of_lane in enumerate(seeds):
             for (slot, meta), seed in zip(cut.values, of_lane):
-                if seed is not None and meta is SCALAR:
-                    self.word[lane, slot] = seed.slot
-                elif seed is not None:
-                    self.terms[lane][slot] = seed
+                if seed is not None:
+                    self._set(lane, slot, meta, seed)
         return self._pushed(cut.position + 1)
 
     def _pushed(self, low):
         """The tangents of the outputs, by the instructions from `low` on."""
-        tape, writer = self.tape, self.writer
-        writer.reserve(int(self.plan.room[-1]) * self.lanes)
-        for item in tape.items:
-            if item.slot < low:
-                continue
-            self.scalars(low, item.slot - 1)
-            low = item.slot + 1
-            if tape.active[item.slot]:
-                self._item(item)
-        self.scalars(low, len(tape.records) - 1)
-        writer.origin = len(tape.records) - 1
-        return [self._result(slot, meta) for slot, meta in tape.outputs]
+        self.writer.reserve(int(self.plan.room[-1]) * self.lanes)
+        self.walk(low, len(self.tape.records) - 1)
+        return [self._result(slot, meta) for slot, meta in self.tape.outputs]
 
     def _enter(self):
         """Leaves for the tangents of the arguments."""
@@ -102,11 +90,13 @@ class Tangents(Derivation):
             return None
         return self.term(self.word[lane, slot]) if self.tape.metas[slot] is SCALAR else self.terms[lane].get(slot)
 
-    def _item(self, item):
-        if item.entry.kind != GUARD:
-            self.call(item, self._lanes, item)
+    def _set(self, lane, slot, meta, tangent):
+        if meta is SCALAR:
+            self.word[lane, slot] = self.slot(tangent)
+        else:
+            self.terms[lane][slot] = tangent
 
-    def _lanes(self, item):
+    def entry(self, item):
         """The tangents of the result of an entry."""
         writer, entry, row = self.writer, item.entry, item.entry.function
         slots = row.slots(len(item.operands))
@@ -123,13 +113,8 @@ class Tangents(Derivation):
             else:
                 tangents = [self._of(lane, item.operands[k]) for k in slots]
                 tangent = row.tangent(tangents, operands, Term.of(writer, item.slot), attrs)
-            if tangent is None:
-                continue
-            tangent = tangent.as_tangent(entry.meta)
-            if entry.meta is SCALAR:
-                self.word[lane, item.slot] = self.slot(tangent)
-            else:
-                self.terms[lane][item.slot] = tangent
+            if tangent is not None:
+                self._set(lane, item.slot, entry.meta, tangent.as_tangent(entry.meta))
 
     def _result(self, slot, meta):
         """The tangents of one output, all lanes."""

@@ -24,7 +24,7 @@ from ..rules import by_opcode
 from ..rules import lang as L
 from ..tape.layout import FIRST_ARRAY, SCALAR_LEAF
 from .reasons import NotLowered
-from .terms import Term, choice
+from .terms import Term
 
 #: Operands of a template's instructions; 0 is the constant.
 X, Y, Z, W, V, FIRST = 1, 2, 3, 4, 5, 6
@@ -138,7 +138,7 @@ class Template:
             if chosen.number is not None:
                 product = self.product(yes if chosen.number else no)
                 return product and (product[0], sign * product[1])
-            value = choice(chosen, self._signed(self.product(yes)), self._signed(self.product(no)), self._factor._instruction)
+            value = self._factor._choice(chosen, self._signed(self.product(yes)), self._signed(self.product(no)))
             return None if value is None else (value, sign)
         factor = self.value(partial)
         if factor.number in (0.0, 1.0, -1.0):
