@@ -25,6 +25,7 @@ from ..common.uninterrupted import remade
 from ..interpreter.fields import place
 from ..interpreter.native import refuse_unknown, table_address
 from ..interpreter.program import UNKNOWN
+from ..program.numbering import spread
 from ..rules import BY_NAME, by_opcode
 from ..rules import lang as L
 from ..tape.layout import FIRST_ARRAY, SCALAR_LEAF
@@ -274,22 +275,13 @@ class _Walk:
             words[S.POOL], words[S.MOST_POOLED] = data_address(pool), len(pool)
 
     def _mark(self, slots):
-        """Mark what lies on the way from `slots` on; what the entries of a recording read, the records do not say."""
-        step, low, root, bits, first = -self.step, self.low, self.root, self.bytes, self.marks - self.low
-        marks, table = self.address + self.marks, table_address()
+        """Mark what lies on the way from `slots` on."""
+        step, low, root, marks = -self.step, self.low, self.root, self.bytes[self.marks :]
         for slot in slots:
             if low <= slot <= root:
-                bits[first + slot] = 1
-        at, last = (low, root) if step > 0 else (root, low)
-        for slot in self.entries[::-step] if self.entries else ():
-            if slot <= root:
-                S.mark(self.store.address, low, at, slot, marks, table, step)
-                at, operands = slot + step, [first + o for o in self.stretch.operands(slot) if o >= low]
-                if step > 0:
-                    bits[first + slot] |= bits[operands].any()
-                elif bits[first + slot]:
-                    bits[operands] = 1
-        S.mark(self.store.address, low, at, last, marks, table, step)
+                marks[slot - low] = 1
+        entries = [(slot, self.stretch.operands(slot)) for slot in self.entries[::-step] if slot <= root] if self.entries else ()
+        spread(self.store.address, marks, low, root, entries, step, table_address())
 
     def _through(self):
         """Write, and pass what only its rule can pass; whether all could be passed."""

@@ -16,8 +16,7 @@ A template is a few instructions over these operands::
 and contributions ``(operand 0 or 1, value, sign)``, added in order.
 
 Then what repeats is computed once, what is constant becomes a constant, and dead instructions are dropped (`kernel.writing.close`):
-`number_values` is one walk up the instructions, with a hash table of those it has seen (value numbering); `sweep_needed` is the
-walk of liveness down.
+`number_values` is one walk up the instructions, with a hash table of those it has seen (value numbering).
 """
 
 import numpy as np
@@ -139,22 +138,3 @@ def number_values(first, count, interleaved, records, numbers, bits, fixed, alia
                     alias[i] = j
                 break
             bucket = (bucket + 1) & mask
-
-
-@compiled_on_arrays("void(int64, int64, int32[:, ::1], int64[::1], int32[::1], int32[::1], int8[::1])")
-def sweep_needed(first, count, records, starts, operands, item_of, needed):
-    """Mark in `needed`, from `count` down to `first`, what the slots marked already depend on.
-
-    Item k reads ``operands[starts[k]:starts[k + 1]]``; ``item_of[slot]`` is its number or -1.
-    """
-    for i in range(count - 1, first - 1, -1):
-        if needed[i] == 0:
-            continue
-        k = item_of[i]
-        if k >= 0:
-            for j in range(starts[k], starts[k + 1]):
-                if operands[j] > 0:
-                    needed[operands[j]] = 1
-        elif SCALAR_LEAF < records[i, 0] < FIRST_ARRAY:
-            needed[records[i, 1]] = needed[records[i, 2]] = 1
-    needed[0] = 1

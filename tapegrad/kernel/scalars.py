@@ -1,6 +1,5 @@
 """The adjoints, or the tangents, of scalar instructions of a store, written right behind them: compiled walks over records.
 
-`mark`      marks what lies on the way up from the wanted slots, or on the way down from the roots.
 `write`     writes what the templates (`kernel.templates`) of the marked instructions say, with values and place: adjoints from the root
             down, or tangents from the lowest slot up.
 `entry_of`  finds what was chosen for a constant.
@@ -10,10 +9,9 @@ folded, so that the derivative of ``3 * x`` is the number 3, as if Python had mu
 """
 
 from ..codegen.compile import compiled, helper
-from ..codegen.memory import call4_int, double_at, int_at, load_byte, load_int32, set_double_at, set_int_at, store_byte, store_int32
-from ..interpreter import program as P
-from ..interpreter.calls import SIZE, operand_slot
-from ..tape.layout import ARRAY_LEAF, CONSTANT, FIRST_ARRAY, OFFSET_AT, SCALAR_LEAF
+from ..codegen.memory import call4_int, double_at, int_at, load_byte, load_int32, set_double_at, set_int_at, store_int32
+from ..interpreter.calls import SIZE
+from ..tape.layout import CONSTANT, FIRST_ARRAY, OFFSET_AT, SCALAR_LEAF
 from ..tape.store import WORDS as STORE_WORDS
 from .expand import OWN_LINES, operand
 
@@ -37,23 +35,6 @@ LINE = 5
 LONGEST = 64
 #: Entries of what was chosen by constant, a power of 2; the words of one: opcode and pattern, bits of the constant, template, first of what is computed of it.
 ENTRIES, ENTRY = 8192, 4
-
-
-@compiled("void(int64, int64, int64, int64, int64, int64, int64)")
-def mark(records, low, first, last, marks, table, step):
-    """Mark, from slot `first` to `last`, what depends on the marked slots (`step` is 1) or what these depend on (-1): a byte for each from slot `low` on."""
-    for n in range((last - first) * step + 1):
-        i = first + n * step
-        op = load_int32(records + SIZE * i)
-        if op <= SCALAR_LEAF or ARRAY_LEAF <= op < 2 * ARRAY_LEAF:
-            continue
-        operands = 2
-        if FIRST_ARRAY <= op < ARRAY_LEAF:
-            operands = int_at(table + P.ROW_BYTES * (op - FIRST_ARRAY) + P.ROW_OPERANDS, 0)
-        for k in range(operands):
-            slot = operand_slot(records, i, k)
-            if slot >= low and load_byte(marks + (slot if step > 0 else i) - low) != 0:
-                store_byte(marks + (i if step > 0 else slot) - low, 1)
 
 
 @helper

@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..program.finish import FinishedTape, Item, ReplayGuard, continuations, key_of
+from ..program.numbering import data_address, spread
 from ..program.trace import GUARD, HOST, ROW, Entry, HostCall, HostOperand
 from ..rules import BY_NAME, ROWS
 from ..rules.table import described
@@ -259,15 +260,13 @@ class _Closing:
         tape, again = self.tape, self.writer.again
         needed = np.zeros(count, np.int8)
         needed[:first] = not again
-        needed[self.leaves + tape.leaves + [slot for _, _, slot in tape.elements]] = 1
+        needed[[0, *self.leaves, *tape.leaves, *(slot for _, _, slot in tape.elements)]] = 1
         needed[[slot for item in self.items if item.entry.kind == GUARD for slot in (item.slot, *item.operands) if slot > 0]] = 1
         needed[[guard.slot for guard in self.guards]] = 1
         needed[[slot for slot, _ in self.results]] = 1
-        self.starts = np.cumsum([0, *(len(item.operands) for item in self.items)])
-        self.operands = _slots_by(self.alias, np.fromiter((o for item in self.items for o in item.operands), np.int32, int(self.starts[-1])))
-        item_of = np.full(count, -1, np.int32)
-        item_of[[item.slot for item in self.items]] = np.arange(len(self.items))
-        T.sweep_needed(1 if again else first, count, columns_of(self.buffer)[0], self.starts, self.operands, item_of, needed)
+        self.operands, low = [_slots_by(self.alias, item.operands) for item in self.items], 1 if again else first
+        entries = [(item.slot, operands) for item, operands in zip(self.items, self.operands) if item.slot >= low]
+        spread(data_address(self.buffer), needed[low:], low, count - 1, entries[::-1], -1)
         for slot in np.flatnonzero(self.records["op"] == CONTINUES)[::-1].tolist():
             needed[slot] = needed[slot + 1]
         return needed
@@ -302,11 +301,9 @@ class _Closing:
         arrays = np.flatnonzero((self.records["op"] >= FIRST_ARRAY) & (new > 0))
         for slot, at in zip(arrays.tolist(), new[arrays].tolist()):
             metas[at] = writer.meta(slot)
-        operands = _slots_by(new, self.operands).tolist()
-        starts = self.starts.tolist()
         items = [
-            Item(number(item.slot), item.entry, tuple(operands[low:high]), item.number)
-            for item, low, high in zip(self.items, starts, starts[1:]) if new[item.slot]
+            Item(number(item.slot), item.entry, _slots_by(new, operands), item.number)
+            for item, operands in zip(self.items, self.operands) if new[item.slot]
         ]
         items.sort(key=lambda item: item.slot)
         asked = self.results if writer.again else (*tape.outputs, *self.results)
@@ -330,8 +327,8 @@ class _Closing:
 
 
 def _slots_by(table, operands):
-    """Operands that are slots by a table of new ones; those below 0 are constants, of which there may be more than slots."""
-    return np.where(operands > 0, table[np.maximum(operands, 0)], operands)
+    """Operands that are slots by a table of new ones; those below 0 are constants."""
+    return tuple([table.item(o) if o > 0 else o for o in operands])
 
 
 def columns_of(buffer):

@@ -153,22 +153,11 @@ class FinishedTape:
         from . import numbering as passes  # loads compiled code
 
         active = bytearray(len(self.records))
-        for k, slot in enumerate(self.leaves):
-            if slot and self.wanted[k]:
-                active[slot] = True
-        for k, _, slot in self.elements:
-            if self.wanted[k]:
-                active[slot] = True
-        records, marks, first = passes.data_address(self.records), passes.data_address(active), 1
-        for item in self.items:
-            if item.slot > first:
-                passes.spread(records, marks, first, item.slot)
-            first, entry = item.slot + 1, item.entry
-            if entry.kind == ROW and entry.differentiable and entry.meta.char in "df":
-                for k in entry.function.slots(len(item.operands)):
-                    if item.operands[k] > 0 and active[item.operands[k]]:
-                        active[item.slot] = True
-        passes.spread(records, marks, first, len(active))
+        for k, slot in (*enumerate(self.leaves), *((k, slot) for k, _, slot in self.elements)):
+            active[slot] = slot > 0 and self.wanted[k]
+        passing = [i for i in self.items if i.entry.kind == ROW and i.entry.differentiable and i.entry.meta.char in "df"]
+        entries = [(i.slot, [i.operands[k] for k in i.entry.function.slots(len(i.operands))]) for i in passing]
+        passes.spread(passes.data_address(self.records), active, 0, len(active) - 1, entries, 1)
         return np.frombuffer(active, bool)
 
     @property
@@ -420,15 +409,8 @@ class _Finisher(ShortArrays):
         for slot, entry in entries.items():
             if entry.kind == GUARD or may_raise(entry):
                 needed[slot] = 1
-        marks, end = passes.data_address(needed), self.length
-        for slot in (*reversed(entries), 0):
-            if end > slot + 1:
-                passes.need(self.address, marks, slot + 1, end)
-            end = slot
-            if slot and needed[slot]:
-                for o in entries[slot].operands:
-                    if o > 0:
-                        needed[o] = 1
+        read = ((slot, entries[slot].operands) for slot in reversed(entries))
+        passes.spread(self.address, needed, 0, self.length - 1, read, -1)
         needed[0] = 0
         return needed
 
