@@ -68,12 +68,9 @@ def reordered_nodes(carries):
     for carry in carries:
         # Of one that goes on in an inner loop, that loop's carry has the operation.
         if carry.reorder and isinstance(carry.next, Let):
-            ids.update(id(node) for node in nodes(carry.next.expr) if any(arg.op == "arg" and arg.args[0] is carry for arg in _operands(node)))
+            made = [node for node in nodes(carry.next.expr) if node.op not in ("arg", "const")]
+            ids.update(id(node) for node in made if any(arg.op == "arg" and arg.args[0] is carry for arg in node.args))
     return ids
-
-
-def _operands(node):
-    return () if node.op in ("arg", "const") else node.args
 
 
 PIECE = ir.FunctionType(I1, [POINTER] * 3)
@@ -306,14 +303,13 @@ class PieceEmitter:
             address, kept = self.shared.address(index.table)
             if isinstance(total, ir.Constant):
                 total = const(int(kept[total.constant]))
-                return total if index.plus is None else self._plus(total, index.plus)
-            entry = b.gep(address, [total], inbounds=True, source_etype=MEMORY[kept.dtype.char])
-            total = convert(b, self._load(entry, kept.dtype.char, "tables", True), kept.dtype.char, "q")
-        return total if index.plus is None else self._plus(total, index.plus)
-
-    def _plus(self, total, value):
-        more = convert(self.b, self.value(value), value.char, "q")
-        return more if isinstance(total, ir.Constant) and total.constant == 0 else self.b.add(total, more, flags=("nsw",))
+            else:
+                entry = b.gep(address, [total], inbounds=True, source_etype=MEMORY[kept.dtype.char])
+                total = convert(b, self._load(entry, kept.dtype.char, "tables", True), kept.dtype.char, "q")
+        if index.plus is None:
+            return total
+        more = convert(b, self.value(index.plus), index.plus.char, "q")
+        return more if isinstance(total, ir.Constant) and total.constant == 0 else b.add(total, more, flags=("nsw",))
 
     def element(self, buffer, index):
         return self.b.gep(self.base(buffer), [self.position(index)], inbounds=True, source_etype=MEMORY[buffer.char])
