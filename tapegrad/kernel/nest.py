@@ -138,10 +138,6 @@ class Body:
             counter = self._counters[depth] = self.runs[depth] if level.ragged else self.runs[depth] % level.extent
         return counter
 
-    def execution(self, depth):
-        """The execution number of the enclosing body of `depth` loops."""
-        return self.runs[depth - 1] if depth else np.zeros(self.count, np.int64)
-
     @cached_property
     def starts(self):
         """The time at which each execution begins."""
