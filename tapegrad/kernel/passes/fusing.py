@@ -57,12 +57,12 @@ def shifts(first, loop, second, other, inside):
 
     Returns
     -------
-    (int, int) or None
-        Least and greatest k (the first greater than the second if they never meet); None if unknown.
+    (int, int)
+        Least and greatest k; the first greater than the second if they never meet.
     """
-    if first is None or second is None or first.plus is not None or second.plus is not None:
-        return None
     far = loop.extent - 1
+    if first is None or second is None or first.plus is not None or second.plus is not None:
+        return -far, far
     one, two = dict(first.steps), dict(second.steps)
     step, same = one.pop(loop, 0), two.pop(other, 0)
     if first.table is not None or second.table is not None:
@@ -88,14 +88,14 @@ def shifts(first, loop, second, other, inside):
 
 def in_order(first, loop, second, other, inside):
     """Whether `second` of `other` may follow `first` of `loop` within each iteration (see `shifts`)."""
-    shift = shifts(first, loop, second, other, inside)
-    return shift is not None and (shift[0] > shift[1] or shift[1] <= 0)
+    least, greatest = shifts(first, loop, second, other, inside)
+    return least > greatest or greatest <= 0
 
 
 def at_once(first, loop, second, other, inside):
     """Whether they meet in the same iteration only, if ever."""
-    shift = shifts(first, loop, second, other, inside)
-    return shift is not None and (shift[0] > shift[1] or shift == (0, 0))
+    least, greatest = shifts(first, loop, second, other, inside)
+    return least > greatest or least == greatest == 0
 
 
 def operations_of(statements):
@@ -154,7 +154,7 @@ class _Placing:
         self.exported = set()
 
     def run(self, body):
-        home, self.exported = {}, set()
+        home = {}
         for statement in body:
             home.update(dict.fromkeys(ir.own([statement]), statement))
         for inner in ir.walk(body):

@@ -101,8 +101,6 @@ def _apart(first, second):
             shared = True
             if stores or wrote:
                 shift = shifts(other, first, index, second, ())
-                if shift is None:
-                    return None
                 if shift[0] <= shift[1]:
                     met.update(shift)
     apart = max(0, *met) if met else 0

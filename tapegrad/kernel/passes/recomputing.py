@@ -72,35 +72,22 @@ def recompute(program):
 class _Recomputing:
     def __init__(self, program):
         self.program = program
-        self.owner = {}
-        self.temporaries = {}
-        self.homes = {}
-        self.kept = set()
-        self.gone = set()
-        self.new = {}
-        self.copies = {}
-        self.inserted = {}
-        self.position = {}
-        self.rank = {}
-        for position, statement in enumerate(program.body):
-            self.position[statement] = position
-            if isinstance(statement, ir.Loop):
-                self.scan(statement.body, statement, position, 1)
-                for carry in statement.carries:
-                    self.owner[carry] = statement
-            else:
-                self.touch(statement, None, position, 0)
+        self.temporaries, self.homes, self.kept, self.gone = {}, {}, set(), set()
+        self.new, self.copies, self.inserted = {}, {}, {}
+        #: Of statements at the top their position; of those in loops the loop at the top (None: in one inside of it), and their place there.
+        self.position, self.owner, self.rank = {statement: position for position, statement in enumerate(program.body)}, {}, {}
+        for statement, position in self.position.items():
+            self.scan([statement], None, position, 0)
 
     def scan(self, body, loop, position, depth):
         for rank, statement in enumerate(body):
             if isinstance(statement, ir.Loop):
-                for carry in statement.carries:
-                    self.owner[carry] = None
-                self.scan(statement.body, loop, position, depth + 1)
-            else:
-                self.owner[statement] = loop if depth == 1 else None
-                self.rank.setdefault(statement, rank)
-                self.touch(statement, loop, position, depth)
+                self.owner.update(dict.fromkeys(statement.carries, None if depth else statement))
+                self.scan(statement.body, loop or statement, position, depth + 1)
+                continue
+            if depth:
+                self.owner[statement], self.rank[statement] = loop if depth == 1 else None, rank
+            self.touch(statement, loop, position, depth)
 
     def touch(self, statement, loop, position, depth):
         for buffer, index, stores in ir.touched(statement):

@@ -32,7 +32,6 @@ class Scope:
 
     Attributes
     ----------
-    loop : Loop or None
     outer : Scope or None
     depth : int
     body : list of Statement
@@ -44,7 +43,6 @@ class Scope:
     """
 
     def __init__(self, loop=None, outer=None):
-        self.loop = loop
         self.outer = outer
         self.depth = 0 if outer is None else outer.depth + 1
         self.body = []
