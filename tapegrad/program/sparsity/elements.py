@@ -23,10 +23,12 @@ n x n instruction has 2 n edges.  So the graph, and what is read off it (`patter
 larger than the values of the tape together.
 """
 
+import math
 from dataclasses import replace
 
 import numpy as np
 
+from ...rules.transposed import window_positions
 from ...tape.layout import ARRAY_LEAF
 from ...tape.meta import SCALAR
 from ..ports import inputs_of, pieces_of
@@ -210,8 +212,8 @@ class Elements:
                 targets = np.ravel(self.tape.constants[-1 - operands[row.constants[0]]])
             else:
                 numbers = np.broadcast_to(numbers, attrs["shape"]) if onto else numbers
-                targets = _window(numbers.shape, _size(shape), attrs)
-            parts.append(self._grouped(numbers, targets, _size(shape)))
+                targets = window_positions(numbers.shape, attrs["strides"]) + attrs["offset"]
+            parts.append(self._grouped(numbers, targets, math.prod(shape)))
         return self._union(parts)
 
     def _reduced(self, row, operands, shape, attrs, inputs):
@@ -265,26 +267,13 @@ class Elements:
 
     def _dense(self, row, operands, shape, attrs, inputs):
         numbers = np.concatenate([g.reshape(-1) for g in inputs.values()])
-        return np.broadcast_to(self._grouped(numbers, np.zeros(len(numbers), np.int64), 1), _size(shape))
+        return np.broadcast_to(self._grouped(numbers, np.zeros(len(numbers), np.int64), 1), math.prod(shape))
 
 
 def _lines_of(shape, axis):
     """For each element the number of its line along `axis` (or axes; None: all), and how many lines there are."""
     kept = np.sum(np.zeros(shape), axis=axis, keepdims=True).shape
-    return np.broadcast_to(np.arange(_size(kept)).reshape(kept), shape), _size(kept)
-
-
-def _window(shape, size, attrs):
-    """Flat positions of a strided window of an array of `size` elements."""
-    if not _size(shape):
-        return np.zeros(0, np.int64)
-    positions = np.arange(size)
-    steps = [s * positions.itemsize for s in attrs["strides"]]
-    return np.lib.stride_tricks.as_strided(positions[attrs["offset"] :], shape, steps).reshape(-1)
-
-
-def _size(shape):
-    return int(np.prod(shape, dtype=np.int64))
+    return np.broadcast_to(np.arange(math.prod(kept)).reshape(kept), shape), math.prod(kept)
 
 
 class TooLarge(Exception):
