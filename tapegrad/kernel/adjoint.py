@@ -294,7 +294,7 @@ class Adjoint(Derivation):
         gradient = Term.of(writer, self._joined(words.tolist()))
         if len(words) == meta.size:
             return gradient.reshape(meta.shape)
-        index = Term(writer, writer.constant(np.ascontiguousarray(positions)), positions.shape, positions.dtype.char)
+        index = Term(writer, writer.values.add(np.ascontiguousarray(positions)), positions.shape, positions.dtype.char)
         return gradient.scattered(index, meta.shape)
 
     def _joined(self, slots):

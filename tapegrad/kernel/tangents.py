@@ -161,7 +161,7 @@ def _units(writer, meta, begin, lanes):
         else:
             unit = np.zeros(meta.size, meta.char)
             unit[k] = 1.0
-            seeds[begin + k] = Term(writer, writer.constant(unit.reshape(meta.shape)), meta.shape, meta.char)
+            seeds[begin + k] = Term(writer, writer.values.add(unit.reshape(meta.shape)), meta.shape, meta.char)
     return seeds
 
 
@@ -169,7 +169,7 @@ def _columns(writer, results, lanes):
     """The tangents of all outputs beside each other, as a `Term` (elements, lanes)."""
     parts = []
     for slot, what in results:
-        term = Term.of(writer, slot or writer.constant(what))
+        term = Term.of(writer, slot or writer.values.add(what))
         if term.size:
             parts.append(term.reshape((lanes, term.size // lanes)))
     if len(parts) > 1:

@@ -91,7 +91,7 @@ class Term(RuleArray):
         """The reference that an entry has to this operand."""
         if self.number is not None and self.slot == 0:
             uniform = self.number if self.is_scalar else np.broadcast_to(np.asarray(self.number, self.char), self.shape)
-            self.slot = self.writer.constant(uniform)
+            self.slot = self.writer.values.add(uniform)
         return self.slot
 
     def _number(self, number, shape=(), char="d"):
@@ -186,12 +186,12 @@ class Term(RuleArray):
 
     def _condition(self):
         """A condition on scalars as one bool."""
-        zero = self.writer.constant(0.0)
+        zero = self.writer.values.add(0.0)
         return Term(self.writer, self.writer.host(np.not_equal, (self.slot, zero), (), "?"), (), "?", like="d")
 
     def constant(self, array):
         array = np.ascontiguousarray(array, self.char if self.char in "df" else "d")
-        return Term(self.writer, self.writer.constant(array), array.shape, array.dtype.char)
+        return Term(self.writer, self.writer.values.add(array), array.shape, array.dtype.char)
 
     def own(self):
         # Then a write to this value's memory needs no copy of all of it.

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..program.finish import FinishedTape, Item, ReplayGuard, continuations, key_of
 from ..program.numbering import data_address, spread
-from ..program.trace import GUARD, HOST, ROW, Entry, HostCall, HostOperand
+from ..program.trace import GUARD, HOST, ROW, Constants, Entry, HostCall, HostOperand
 from ..rules import BY_NAME, ROWS
 from ..rules.table import described
 from ..tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, RECORD, SCALAR_LEAF, TRACED
@@ -47,8 +47,8 @@ class Writer:
         Records, of which the first `count` are used.
     entries : list of Item
         What is made.
-    values : list
-        Floats and arrays, named by negative numbers from -1; those of the tape first.
+    values : Constants
+        Those of the tape first.
     guards : list of ReplayGuard
         What is decided in what is made.
     inputs : list of (int, Meta, list of (int, int))
@@ -64,10 +64,9 @@ class Writer:
         self.first = self.count = len(tape.records)
         self.buffer = bytearray(tape.records.tobytes())
         np.frombuffer(self.buffer, RECORD_DTYPE)["offset"] = np.arange(self.count)
-        self.entries, self.values, self.inputs, self.guards = [], list(tape.constants), [], []
+        self.entries, self.values, self.inputs, self.guards = [], Constants(tape.constants), [], []
         self.metas, self.placed = {}, {}
         self.origin = 0
-        self._numbers = {}
         self._known = {self._key(i.entry, i.operands): i.slot for i in tape.items}
 
     def reserve(self, more):
@@ -141,7 +140,7 @@ class Writer:
         new = {0: 0}
 
         def reference(slot):
-            return new[slot] if slot >= 0 else self.constant(tape.constants[-1 - slot])
+            return new[slot] if slot >= 0 else self.values.add(tape.constants[-1 - slot])
 
         new.update((slot, inputs[k]) for k, slot in enumerate(tape.leaves) if slot)
         for k, position, slot in tape.elements:
@@ -166,23 +165,11 @@ class Writer:
                     self.guards.append(replace(tape.guards[item.number], slot=operand))
                     continue
                 new[slot] = self._entry(Entry(entry.kind, entry.function, entry.attrs, operands, entry.differentiable, entry.integer, entry.meta), operands)
-        return [reference(slot) if slot else None if what is None else self.constant(what) for slot, what in tape.outputs]
+        return [reference(slot) if slot else None if what is None else self.values.add(what) for slot, what in tape.outputs]
 
     def _number(self, reference):
         """The slot of a number: a scalar instruction names no constants."""
         return self.fixed(float(self.values[-1 - reference])) if reference < 0 else reference
-
-    def constant(self, value):
-        """The negative number that names a constant float or array."""
-        if isinstance(value, float):
-            key = (value, np.copysign(1.0, value)) if value == value else "nan"
-            number = self._numbers.get(key)
-            if number is None:
-                self.values.append(value)
-                number = self._numbers[key] = -len(self.values)
-            return number
-        self.values.append(value)
-        return -len(self.values)
 
     def meta(self, slot):
         """The description of the value of a slot or constant."""
@@ -234,8 +221,7 @@ class _Closing:
     def run(self):
         self._number_values()
         self.results = [self._resolved(slot, what) for slot, what in self.results]
-        needed = self._needed()
-        return self._build(*self._number(needed))
+        return self._build(np.flatnonzero(self._needed()))
 
     def _number_values(self):
         """Fold constants, share what is the same; ``alias[i]`` stands for slot i."""
@@ -271,18 +257,16 @@ class _Closing:
             needed[slot] = needed[slot + 1]
         return needed
 
-    def _number(self, needed):
-        """Old slots in the new order, and the new number of each."""
-        kept = np.flatnonzero(needed)
+    def _build(self, kept):
+        """The tape of the slots that are kept: leaves first, then instructions."""
+        writer, tape = self.writer, self.tape
         ops, origins = self.records["op"][kept], self.records["offset"][kept]
         rank = np.where(kept == 0, 0, np.where(ops == SCALAR_LEAF, 1, np.where(ops == ARRAY_LEAF, 2, 3)))
-        order = kept[np.lexsort((origins, rank)) if self.writer.interleaved else np.argsort(rank, kind="stable")]
+        order = kept[np.lexsort((origins, rank)) if writer.interleaved else np.argsort(rank, kind="stable")]
+        #: The new number of each slot.
         new = np.zeros(self.count, np.int32)
         new[order] = np.arange(len(order))
-        return order, new
-
-    def _build(self, order, new):
-        writer, tape, records = self.writer, self.tape, self.records[order]
+        records = self.records[order]
         source = records["offset"].copy()
         scalar = (records["op"] > SCALAR_LEAF) & (records["op"] < FIRST_ARRAY)
         records["a"], records["b"] = new[records["a"]] * scalar, new[records["b"]] * scalar
@@ -292,35 +276,24 @@ class _Closing:
         records["constant"][fixed] = 0.0
         special = {row.opcode for row in ROWS if row.calls_scipy}
         present = np.flatnonzero(np.bincount(records["op"][scalar])).tolist()
-
-        def number(slot):
-            return int(new[slot])
-
         metas = [SCALAR] * len(order)
         metas[0] = None
         arrays = np.flatnonzero((self.records["op"] >= FIRST_ARRAY) & (new > 0))
         for slot, at in zip(arrays.tolist(), new[arrays].tolist()):
             metas[at] = writer.meta(slot)
         items = [
-            Item(number(item.slot), item.entry, _slots_by(new, operands), item.number)
+            Item(new.item(item.slot), item.entry, _slots_by(new, operands), item.number)
             for item, operands in zip(self.items, self.operands) if new[item.slot]
         ]
         items.sort(key=lambda item: item.slot)
         asked = self.results if writer.again else (*tape.outputs, *self.results)
-        outputs = [(number(slot), what) if slot else (0, what) for slot, what in asked]
-        leaves = [number(slot) if slot else 0 for slot in tape.leaves]
-        elements = list(tape.elements)
-        for k, (whole, _, parts) in enumerate(writer.inputs, len(tape.inputs)):
-            leaves.append(number(whole))
-            elements += [(k, position, slot) for position, slot in parts]
-        at = new[[slot for _, _, slot in elements]].tolist() if elements else ()
-        elements = [(k, position, slot) for (k, position, _), slot in zip(elements, at)]
-        origins = np.asarray(tape.origins)[source]
+        made = [(k, position, slot) for k, (_, _, parts) in enumerate(writer.inputs, len(tape.inputs)) for position, slot in parts]
         return FinishedTape(
-            records=records, inputs=[*tape.inputs, *(meta for _, meta, _ in writer.inputs)], leaves=leaves, elements=elements,
-            items=items, constants=writer.values,
-            guards=[ReplayGuard(number(self.alias[g.slot]), g.how, g.seen, g.place) for g in self.guards],
-            outputs=outputs, metas=metas, origins=origins, code_runs=list(tape.code_runs),
+            records=records, inputs=[*tape.inputs, *(meta for _, meta, _ in writer.inputs)],
+            leaves=new[[*tape.leaves, *(whole for whole, _, _ in writer.inputs)]].tolist(),
+            elements=[(k, position, new.item(slot)) for k, position, slot in (*tape.elements, *made)], items=items, constants=writer.values,
+            guards=[ReplayGuard(new.item(self.alias[g.slot]), g.how, g.seen, g.place) for g in self.guards],
+            outputs=[(new.item(slot), what) for slot, what in asked], metas=metas, origins=np.asarray(tape.origins)[source], code_runs=list(tape.code_runs),
             special=tape.special or not special.isdisjoint(present), wanted=(*tape.wanted, *[False] * len(writer.inputs)),
             structure=tape.structure, forward_only=not writer.again,
         )

@@ -45,7 +45,7 @@ from ..tape.meta import SCALAR, meta_of
 from ..tape.places import Place
 from ..tape.store import RECORD_DTYPE
 from .short_arrays import SHORT, ShortArrays, computes_with_short
-from .trace import FAILS, GUARD, HOST, ROW, by_value, may_raise
+from .trace import FAILS, GUARD, HOST, ROW, Constants, by_value, may_raise
 
 if TYPE_CHECKING:
     from .planned import MemoryPlan
@@ -377,7 +377,7 @@ class _Finisher(ShortArrays):
         self.address = self.view.ctypes.data
         self.length = trace.store.length
         self.entries = trace.entries
-        self.constants = list(trace.constants)
+        self.constants = Constants(trace.constants)
         self.input_of = {slot: k for k, slot in enumerate(trace.input_slots)}
 
     def run(self):
@@ -486,11 +486,7 @@ class _Finisher(ShortArrays):
                 new[slot] = add(ARRAY_LEAF, 0.0, metas_of_inputs[k], slot)
         for slot, value in captured.items():
             if needed[slot]:
-                if type(value) is float:
-                    new[slot] = add(SCALAR_LEAF, value, SCALAR, slot)
-                else:
-                    self.constants.append(value)
-                    new[slot] = -len(self.constants)
+                new[slot] = add(SCALAR_LEAF, value, SCALAR, slot) if type(value) is float else self.constants.add(value)
 
     def _number_instructions(self, needed):
         """Slots of instructions; the same one on the same operands gets no second one."""
