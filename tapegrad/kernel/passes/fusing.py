@@ -270,12 +270,8 @@ def independent(loop, inside, touched, inner):
     if loop.carries or any(isinstance(statement, (ir.Guard, ir.Run)) for statement in inside):
         return False
     stored = [(buffer, index) for buffer, index, stores in touched if stores]
-    return len(touched) <= APART and all(
-        at_once(one, loop, two, loop, inner)
-        for buffer, one in stored
-        for other, two, _ in touched
-        if other is buffer
-    )
+    pairs = ((one, two) for buffer, one in stored for other, two, _ in touched if other is buffer)
+    return len(touched) <= APART and all(at_once(one, loop, two, loop, inner) for one, two in pairs)
 
 
 def shape(loop):

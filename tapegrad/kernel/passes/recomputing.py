@@ -112,11 +112,8 @@ class _Recomputing:
         about = self.temporaries[buffer]
         if about.odd or about.store is None:
             return False
-        base, step = about.store.index.base, about.step
-        return not any(
-            (store.index.base - base) % step == 0 and 0 <= (store.index.base - base) // step < about.loop.extent
-            for store, _ in about.single
-        )
+        at = [divmod(store.index.base - about.store.index.base, about.step) for store, _ in about.single]
+        return not any(rest == 0 and 0 <= k < about.loop.extent for k, rest in at)
 
     # -- one temporary after the other --------------------------------------------------
     def run(self):
@@ -181,11 +178,8 @@ class _Recomputing:
         if self.owner.get(value) is not loop or value is other:
             return value is other and self.owner.get(value) is not loop
         if isinstance(value, ir.Load) and isinstance(other, ir.Load):
-            return (
-                value.buffer is other.buffer
-                and value.buffer.role in (ir.INPUT, ir.CONSTANT)
-                and reindexed(value.index, loops={loop: (None, 0, k)}).same(other.index)
-            )
+            same = value.buffer is other.buffer and value.buffer.role in (ir.INPUT, ir.CONSTANT)
+            return same and reindexed(value.index, loops={loop: (None, 0, k)}).same(other.index)
 
         def alike(one, two):
             if one.op != two.op or one.op == "const":
