@@ -70,10 +70,9 @@ class Arrays:
             raise NotLowered("a constant result is of float16, which kernels have not")
         if array.ndim == 0 and not float(array) != array.item():
             return ir.constant(float(array), array.dtype.char)
-        entry = self._constants.get(id(array))
-        if entry is None:
-            entry = self._constants[id(array)] = (_constant(array), array)
-        return entry[0]
+        if id(array) not in self._constants:
+            self._constants[id(array)] = _constant(array), array
+        return self._constants[id(array)][0]
 
     # -- one instruction -------------------------------------------------------------
     def emit(self, item, operands, target=None, integer=None, reuse=()):

@@ -263,10 +263,9 @@ class Builder:
                 return self.arrays.constant(self.tape.constants[which])
             return whole(self.references.inputs[which], self.tape.inputs[which].shape)
         block = self.blocks[self._depth(what)]
-        value = block.known.get(what)
-        if value is None:
-            value = block.known[what] = self._loaded(what, block)
-        return value
+        if what not in block.known:
+            block.known[what] = self._loaded(what, block)
+        return block.known[what]
 
     def _loaded(self, what, block):
         if type(what) is Spilled:

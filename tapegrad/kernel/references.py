@@ -360,10 +360,9 @@ class References:
         # A large one is not copied: what has the same place is the same.
         large = data.nbytes > _LARGE
         key = (data.dtype.char, data.size, data_address(data)) if large else (data.dtype.char, data.tobytes())
-        buffer = self._constants.get(key)
-        if buffer is None:
-            buffer = self._constants[key] = ir.Buffer(ir.CONSTANT, data.size, data.dtype.char, data=data)
-        return buffer
+        if key not in self._constants:
+            self._constants[key] = ir.Buffer(ir.CONSTANT, data.size, data.dtype.char, data=data)
+        return self._constants[key]
 
 
 #: Bytes from which on an array is large.

@@ -42,20 +42,12 @@ def _folded(op, x, y, arithmetic):
     """An operation on constants, and whether it is one that can be done here."""
     add, subtract, multiply = int_at(arithmetic, 0), int_at(arithmetic, 1), int_at(arithmetic, 2)
     negative, absolute, divide = int_at(arithmetic, 3), int_at(arithmetic, 4), int_at(arithmetic, 5)
-    if op == add:
-        return x + y, True
-    if op == subtract:
-        return x - y, True
-    if op == multiply:
-        return x * y, True
-    if op == negative:
-        return -x, True
-    if op == absolute:
+    if op == multiply or op == absolute:
         product = x * y
-        return 0.0 if product - product != 0.0 and (x == 0.0 or y == 0.0) else product, True
+        return 0.0 if op == absolute and product - product != 0.0 and (x == 0.0 or y == 0.0) else product, True
     if op == divide and y != 0.0:
         return x / y, True
-    return 0.0, False
+    return x + y if op == add else x - y if op == subtract else -x, op == add or op == subtract or op == negative
 
 
 @helper

@@ -157,16 +157,15 @@ class Compressions:
 
     def jacobian(self, mode):
         """A sparse array of the pattern, the `Compressed` for a mode, and where in what comes back the entries are."""
-        result = self._jacobians.get(mode)
-        if result is None:
+        if mode not in self._jacobians:
             way = getattr(self, {"auto": "better", "forward": "columns", "reverse": "rows"}[mode])
             rows, columns = coordinates(self.structure)
             if way.forward:
                 positions = way.colour[columns] * self.structure.shape[0] + rows
             else:
                 positions = way.colour[rows] * self.structure.shape[1] + columns
-            result = self._jacobians[mode] = template(self.structure), way, positions
-        return result
+            self._jacobians[mode] = template(self.structure), way, positions
+        return self._jacobians[mode]
 
     @cached_property
     def small(self):
