@@ -180,7 +180,7 @@ class Evaluation:
     def rows(self, cut=None):
         """The blocks by reverse sweeps, or multiplied out at a `Cut`."""
         walk = self.walk
-        parts = [_split(rows, walk.outputs) for rows in (walk.rows() if cut is None else walk.product(cut))]
+        parts = [_split(rows, walk.outputs) for rows in walk.many(cut or False, None)]
         return self._blocks([of_input[k] for of_input in parts] for k in range(len(walk.outputs)))
 
     def _blocks(self, parts):

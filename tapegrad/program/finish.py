@@ -390,13 +390,9 @@ class _Finisher(ShortArrays):
     # -- what is needed ----------------------------------------------------------
     def _captured(self):
         """Leaves that are no arguments: define-by-run tensors the function captured, constants here."""
-        values = {}
-        for slot, reference, _ in self.trace.store.leaf_list:
-            if slot not in self.input_of:
-                leaf = reference()
-                require(leaf is not None, "a captured tensor is gone")
-                values[slot] = leaf._v
-        return values
+        captured = {slot: reference() for slot, reference, _ in self.trace.store.leaf_list if slot not in self.input_of}
+        require(all(leaf is not None for leaf in captured.values()), "a captured tensor is gone")
+        return {slot: leaf._v for slot, leaf in captured.items()}
 
     def needed(self):
         from . import numbering as passes  # loads compiled code
@@ -419,22 +415,15 @@ class _Finisher(ShortArrays):
 
     def _elements(self, needed):
         """Old slots that read one element of a float64 argument -> (argument, position)."""
-        elements = {}
-        metas = self.trace.input_metas
-        readers = {}
+        metas, elements = self.trace.input_metas, {}
+        readers = {t._i for t in self.outputs if self._live(t)}
         for slot, entry in self.entries.items():
-            if not needed[slot]:
-                continue
-            for o in entry.operands:
-                if o in self.input_of:
-                    one = entry.kind == ROW and entry.function is _SELECT and entry.meta is SCALAR
-                    if one and entry.differentiable and metas[self.input_of[o]].char == "d":
-                        elements[slot] = (self.input_of[o], entry.integer)
-                    else:
-                        readers[o] = True
-        for t in self.outputs:
-            if self._live(t) and t._i in self.input_of:
-                readers[t._i] = True
+            one = entry.kind == ROW and entry.function is _SELECT and entry.meta is SCALAR and entry.differentiable
+            for o in [o for o in entry.operands if o in self.input_of] if needed[slot] else ():
+                if one and metas[self.input_of[o]].char == "d":
+                    elements[slot] = (self.input_of[o], entry.integer)
+                else:
+                    readers.add(o)
         for slot, k in self.input_of.items():
             if metas[k] is not SCALAR and slot not in readers:
                 needed[slot] = 0
