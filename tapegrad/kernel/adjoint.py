@@ -19,6 +19,7 @@ import numpy as np
 from ..array.functions.shapes import JOIN
 from ..common.waiting import give_way
 from ..interpreter.rule_array import accumulated
+from ..program.ports import outputs_of
 from ..program.through import Rules, Uncallable
 from ..rules import BY_NAME
 from ..tape.meta import SCALAR, c_strides, laid_out
@@ -118,6 +119,16 @@ class Derivation:
             plan.template, plan.pools, plan.pool, *plan.columns, *_SUMS,
         )
 
+    def entered(self, port):
+        """A further argument, with a value of a port for each lane: lane, slot, description and term of each piece of that."""
+        writer, meta, shape = self.writer, port.meta, (self.lanes, *port.shape)
+        whole = Term(writer, writer.argument(laid_out(shape, meta.char), any(m is not SCALAR for *_, m in port.pieces)), shape, meta.char)
+        for lane in range(self.lanes):
+            for position, _, slot, of_piece in port.pieces:
+                at = lane * meta.size + position
+                single = of_piece is SCALAR
+                yield lane, slot, of_piece, Term(writer, writer.element(at), (), "d") if single else whole.strided(meta.shape, c_strides(meta.shape, 1), at)
+
     def term(self, word):
         """The term of a scalar's slot, None of 0."""
         return Term(self.writer, int(word), (), "d", self.writer.number_of(int(word))) if word else None
@@ -182,9 +193,9 @@ class Adjoint(Derivation):
     def run(self):
         """The finished tape."""
         tape = self.tape
-        roots = [(slot, meta) for slot, meta in tape.outputs if slot and tape.active[slot]]
-        seeds = list(zip(*[self._seeds(meta) for _, meta in roots])) or [()] * (self.lanes or 1)
-        return close(self.writer, self._pulled(roots, seeds, len(tape.records) - 1))
+        roots = [port for port in outputs_of(tape) if port.slot]
+        seeds = list(zip(*map(self._seeds, roots))) or [()] * (self.lanes or 1)
+        return close(self.writer, self._pulled([(port.slot, port.meta) for port in roots], seeds, len(tape.records) - 1))
 
     def down(self, cut, seeds):
         """Slots and descriptions (or constants) of the adjoints of the arguments, from those of a cut; `seeds` of each lane, None for zero."""
@@ -206,17 +217,13 @@ class Adjoint(Derivation):
         of_arguments = [([slot for slot, _ in lanes], lanes[0][1]) for lanes in zip(*gradients)]
         return [self.stacked(slots, meta.shape, meta.char) for slots, meta in of_arguments]
 
-    def _seeds(self, meta):
+    def _seeds(self, port):
         """The seeds of an output, one for each lane."""
-        writer, lanes = self.writer, self.lanes
-        if lanes is None:
+        writer, meta = self.writer, port.meta
+        if self.lanes is None:
             return [Term(writer, writer.fixed(1.0), (), "d") if meta is SCALAR else Term(writer, 0, meta.shape, meta.char, 1.0)]
-        shape = (lanes, *meta.shape)
-        leaf = writer.argument(laid_out(shape, meta.char), whole=meta is not SCALAR)
-        if meta is SCALAR:
-            return [Term(writer, writer.element(lane), (), "d") for lane in range(lanes)]
-        whole = Term(writer, leaf, shape, meta.char)
-        return [whole.strided(meta.shape, c_strides(meta.shape, 1), lane * meta.size) for lane in range(lanes)]
+        # (Of one without elements there are none.)
+        return [term for *_, term in self.entered(port)] or [None] * self.lanes
 
     # -- entries --------------------------------------------------------------------
     def entry(self, item):

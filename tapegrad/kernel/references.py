@@ -183,9 +183,7 @@ class References:
                 t.operands = [self.single(r) for r in columns.operands[begin:end].tolist()]
             else:
                 starts = first[t.members]
-                for k in range(end - begin):
-                    refs = columns.operands[starts + k]
-                    t.operands.append(self.describe(refs, t.body, t.position, t.members))
+                t.operands = [self.describe(columns.operands[starts + k], t.body, t.position, t.members) for k in range(end - begin)]
         for t in self.templates:
             give_way()
             for what in t.operands:

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from ..program.ports import inputs_of
-from ..tape.meta import SCALAR, c_strides, laid_out
+from ..tape.meta import SCALAR
 from .adjoint import Adjoint, Derivation
 from .terms import Term
 from .writing import CONCATENATE, STACK, Writer, close, with_flat_stacks
@@ -54,7 +54,9 @@ class Tangents(Derivation):
 
     def run(self):
         """The finished tape."""
-        self._enter()
+        for port in inputs_of(self.tape):
+            for piece in self.entered(port):
+                self._set(*piece)
         pushed = self._pushed(1)
         return close(self.writer, [*self.tape.outputs, *pushed] if self.writer.again else pushed)
 
@@ -71,18 +73,6 @@ class Tangents(Derivation):
         self.writer.reserve(int(self.plan.room[-1]) * self.lanes)
         self.walk(low, len(self.tape.records) - 1)
         return [self._result(slot, meta) for slot, meta in self.tape.outputs]
-
-    def _enter(self):
-        """Leaves for the tangents of the arguments."""
-        tape, writer = self.tape, self.writer
-        for port in inputs_of(tape):
-            meta, shape = port.meta, (self.lanes, *port.shape)
-            whole = Term(writer, writer.argument(laid_out(shape, meta.char), whole=bool(port.slot)), shape, meta.char)
-            for lane in range(self.lanes):
-                for position, slot in port.elements:
-                    self.word[lane, slot] = writer.element(lane * meta.size + position)
-                if port.slot:
-                    self.terms[lane][port.slot] = whole.strided(meta.shape, c_strides(meta.shape, 1), lane * meta.size)
 
     def _of(self, lane, slot):
         """The tangent of a slot, or None."""

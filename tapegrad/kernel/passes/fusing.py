@@ -238,21 +238,20 @@ class _Placing:
         conflicts = self.conflicts(touched)
         latest = max(conflicts, default=-1)
         new = _LoopGroup(loop, inside)
-        group = None
-        if not loop.ragged and not early:
+        position, alone = None, loop.ragged or early
+        if not alone:
             alike = self.alike.setdefault(shape(loop), [])
             ways = [(loop, 1, 0)]
             if own.isdisjoint(self.exported) and independent(loop, inside, touched, new.inside):
                 ways.append((loop, -1, loop.extent - 1))
-            group, way = self.partner(new, alike[bisect_left(alike, max(hard, latest)) :], conflicts, ways)
-        if group is None:
+            position, way = self.partner(new, alike[bisect_left(alike, max(hard, latest)) :], conflicts, ways)
+        if position is None:
             position = self.last = self.last + 2
             require(position > max(hard, latest), "a loop is placed before what it depends on")
             self.groups[position] = new
-            if not loop.ragged and not early:
+            if not alone:
                 alike.append(position)
         else:
-            position = group
             group = self.groups[position]
             for statement in inside[1:]:
                 rewrite(statement, {}, {loop: (group.loop, *way[1:])})
