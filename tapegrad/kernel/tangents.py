@@ -145,13 +145,9 @@ def product(tape, cut):
 def _units(writer, meta, begin, lanes):
     """The seeds of one value of a cut in each lane, from its first one on: unit vectors, or None."""
     seeds = [None] * lanes
-    for k in range(meta.size):
-        if meta.shape == () and meta.char == "d":
-            seeds[begin + k] = Term(writer, writer.fixed(1.0), (), "d")
-        else:
-            unit = np.zeros(meta.size, meta.char)
-            unit[k] = 1.0
-            seeds[begin + k] = Term(writer, writer.values.add(unit.reshape(meta.shape)), meta.shape, meta.char)
+    for k, unit in enumerate(np.eye(meta.size, dtype=meta.char)):
+        slot = writer.fixed(1.0) if meta.shape == () and meta.char == "d" else writer.values.add(unit.reshape(meta.shape))
+        seeds[begin + k] = Term(writer, slot, meta.shape, meta.char)
     return seeds
 
 

@@ -24,8 +24,7 @@ from ..tape.store import RECORD_DTYPE
 from . import expand as T
 
 STACK, CONCATENATE, SELECT, CLONE = (BY_NAME[name] for name in ("stack", "concatenate", "select", "clone"))
-#: Positions in a record, and attributes of one element.
-_OP, _A, _B, _VALUE, _CONSTANT = (RECORD_DTYPE.names.index(name) for name in ("op", "a", "b", "value", "constant"))
+#: Attributes of one element.
 _ELEMENT = (("shape", ()), ("strides", ()))
 _ARITHMETIC = np.array([BY_NAME[name].opcode for name in ("add", "subtract", "multiply", "negative", "absolute_product")])
 
@@ -146,14 +145,14 @@ class Writer:
         for k, position, slot in tape.elements:
             new[slot] = inputs[k] if tape.inputs[k] is SCALAR else self.entry(SELECT, (inputs[k],), _ELEMENT, position)
         items = {item.slot: item for item in tape.items}
-        for slot, record in enumerate(tape.records.tolist()):
-            item, op = items.get(slot), record[_OP]
+        for slot, (op, a, b, _, value, constant, _) in enumerate(tape.records.tolist()):
+            item = items.get(slot)
             if slot in new or op == CONTINUES:
                 continue
             if item is None and op == SCALAR_LEAF:
-                new[slot] = self.fixed(record[_VALUE])
+                new[slot] = self.fixed(value)
             elif item is None:
-                new[slot] = self._append(op, *(self._number(new[record[k]]) for k in (_A, _B)), record[_CONSTANT])
+                new[slot] = self._append(op, self._number(new[a]), self._number(new[b]), constant)
             else:
                 operands, entry = tuple(map(reference, item.operands)), item.entry
                 if entry.kind == GUARD:
@@ -164,7 +163,7 @@ class Writer:
                     self.entries.append(Item(new[slot], entry, operands, len(self.tape.guards) + len(self.guards)))
                     self.guards.append(replace(tape.guards[item.number], slot=operand))
                     continue
-                new[slot] = self._entry(Entry(entry.kind, entry.function, entry.attrs, operands, entry.differentiable, entry.integer, entry.meta), operands)
+                new[slot] = self._entry(entry, operands)
         return [reference(slot) if slot else None if what is None else self.values.add(what) for slot, what in tape.outputs]
 
     def _number(self, reference):

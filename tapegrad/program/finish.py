@@ -77,25 +77,24 @@ class Item:
     number: int = -1
 
 
-class Pool:
-    """The workspaces in which a tape is replayed: as many as are in use at the same time."""
+class Pool(list):
+    """The workspaces in which a tape is replayed and which are not in use: as many as were at the same time."""
 
     def __init__(self, tape):
-        self.tape, self.pool = tape, []
+        self.tape = tape
 
     def take(self):
         """A workspace that nothing else uses."""
         try:
-            return self.pool.pop()
+            return self.pop()
         except IndexError:
             # Imported with the compiled code, which is loaded when something is first replayed.
             from .workspace import Workspace
 
             return Workspace(self.tape)
 
-    def give(self, workspace):
-        """Give a workspace back."""
-        self.pool.append(workspace)
+    #: Give a workspace back.
+    give = list.append
 
 
 @dataclass(eq=False, repr=False)
@@ -381,10 +380,8 @@ class _Finisher(ShortArrays):
         self.input_of = {slot: k for k, slot in enumerate(trace.input_slots)}
 
     def run(self):
-        captured = self._captured()
         needed = self.needed()
-        elements = self._elements(needed)
-        self._number(needed, elements, captured)
+        self._number(needed, self._elements(needed), self._captured())
         return self._build()
 
     # -- what is needed ----------------------------------------------------------

@@ -132,11 +132,8 @@ class EntryLayout:
         tape, comparisons = self.tape, {}
         for item in tape.items:
             function = getattr(item.entry.function, "ufunc", None) if item.entry.kind == HOST else None
-            if function is None or function.__name__ not in W.COMPARISONS or item.entry.meta.shape != ():
-                continue
-            if not all(map(self._is_number, item.operands)):
-                continue
-            readers = self._readers.get(item.slot, [])
+            compares = function is not None and function.__name__ in W.COMPARISONS and item.entry.meta.shape == ()
+            readers = self._readers.get(item.slot, []) if compares and all(map(self._is_number, item.operands)) else ()
             if readers and all(items[r].entry.kind == GUARD for r in readers):
                 comparisons[item.slot] = W.COMPARISONS[function.__name__]
         return comparisons

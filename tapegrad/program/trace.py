@@ -580,18 +580,19 @@ def _replaced(value, live):
         check_class(value, "operand")
         live.append(plain(readable(value)))
         return HostOperand(len(live) - 1)
-    if isinstance(value, (list, tuple)):
-        return type(value)(_replaced(part, live) for part in value)
-    return {k: _replaced(v, live) for k, v in value.items()} if isinstance(value, dict) else value
+    return _mapped(_replaced, value, live)
 
 
 def filled(layout, values):
     """Arguments with the values of operands in place of each `HostOperand`."""
-    if isinstance(layout, HostOperand):
-        return values[layout]
-    if isinstance(layout, (list, tuple)):
-        return type(layout)(filled(part, values) for part in layout)
-    return {k: filled(v, values) for k, v in layout.items()} if isinstance(layout, dict) else layout
+    return values[layout] if isinstance(layout, HostOperand) else _mapped(filled, layout, values)
+
+
+def _mapped(function, thing, what):
+    """``function(part, what)`` of the parts of a list, tuple or dict, in such a one; anything else as it is."""
+    if isinstance(thing, (list, tuple)):
+        return type(thing)(function(part, what) for part in thing)
+    return {k: function(v, what) for k, v in thing.items()} if isinstance(thing, dict) else thing
 
 
 def _same(a, b):

@@ -85,7 +85,7 @@ class RolledStructure:
             body = self._tree(loop.text, loop.starts[iterations(begins[executions], extent)])
             if (extent == extent[0]).all():
                 extent = int(extent[0])
-            if isinstance(extent, int) and _short(extent, body):
+            if isinstance(extent, int) and extent * len(body) <= STRAIGHT and all(isinstance(node, Line) for node in body):
                 nodes.extend(Line(line.members[k::extent]) for k in range(extent) for line in body)
             elif isinstance(extent, int) and extent == 1:
                 nodes.extend(body)
@@ -107,10 +107,6 @@ class RolledStructure:
 
         show(self.nodes, "")
         return "\n".join(text)
-
-
-def _short(extent, body):
-    return extent * len(body) <= STRAIGHT and all(isinstance(node, Line) for node in body)
 
 
 def _shortly(numbers):
