@@ -22,7 +22,7 @@ algorithms for optimal online checkpointing. SIAM J. Sci. Comput. 32 (2010) 836-
 """
 
 from ..codegen.compile import compiled, helper
-from ..codegen.memory import allocate, c_function, call6_int, copy_bytes, double_at, fill_bytes, int_at, release, set_double_at, set_int_at
+from ..codegen.memory import allocate, c_function, call6_int, copy_bytes, double_at, int_at, release, set_double_at, set_int_at
 from ..codegen.python_api import ensure_interpreter, raise_in, release_interpreter, thread_ident
 from ..rules.loops import CAPTURED, CAPTURED_BAR, ELEMENT, ELEMENT_BAR, HEAD, RESULT, RESULT_BAR
 from . import stretch as R
@@ -259,7 +259,8 @@ def back(loop, seeds, carry, captured, xs, z, result):
     set_int_at(p, R.T_SUMS, sums)
     place(p, ELEMENT_BAR, sums + 8 * captures, 0)
     rows = int_at(p, R.T_ROWS)
-    fill_bytes(rows, 0, 2 * width)
+    for k in range(2 * int_at(loop, S_CARRY)):
+        set_double_at(rows, k, 0.0)
     copy_bytes(rows + (count & 1) * width, seeds, width)
     log = head + 8 * HEAD
     store = log + 8 * logged(loop)
