@@ -187,8 +187,7 @@ def columns(tape):
     references = reference.tolist()
     begins = first[numbers].tolist()
     for item, n, begin in zip(tape.items, numbers.tolist(), begins):
-        for k, o in enumerate(item.operands):
-            operands[begin + k] = references[o] if o > 0 else constants[-1 - o]
+        operands[begin : begin + len(item.operands)] = [references[o] if o > 0 else constants[-1 - o] for o in item.operands]
         code[n] = codes.setdefault(_description(tape, item), ENTRIES + len(codes))
         integer[n] = item.number if item.entry.kind == GUARD else item.entry.integer
     return Columns(tape, slots, code, first, operands, integer, item_of, *(np.ascontiguousarray(outside.rows[name]) for name in _OUTSIDE.names), reference)

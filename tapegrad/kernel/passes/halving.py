@@ -169,11 +169,10 @@ def _small(program):
     for top in program.body:
         if isinstance(top, ir.Loop) and (top.ragged or cost[id(top)] * top.extent > SMALL):
             return False
+    roles = {ir.Load: (ir.INPUT, ir.CONSTANT), ir.Store: (ir.OUTPUT,)}
     for statement in ir.walk(program.body):
         if isinstance(statement, ir.Run) or isinstance(statement, ir.Guard) and statement.early:
             return False
-        if isinstance(statement, ir.Load) and statement.buffer.role not in (ir.INPUT, ir.CONSTANT):
-            return False
-        if isinstance(statement, ir.Store) and statement.buffer.role != ir.OUTPUT:
+        if type(statement) in roles and statement.buffer.role not in roles[type(statement)]:
             return False
     return True

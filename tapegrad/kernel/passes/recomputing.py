@@ -166,12 +166,9 @@ class _Recomputing:
     def alike(self, about, k, position):
         """Check that the element of iteration k, outside of the loop, is what the loop would have computed."""
         element = about.store.index.base + k * about.step
-        for store, stored in about.single:
-            if store.index.base == element:
-                if stored > position or not self.matches(about.store.value, store.value, about.loop, k):
-                    raise _NotWorthwhile
-                return
-        raise _NotWorthwhile
+        store, stored = next((pair for pair in about.single if pair[0].index.base == element), (None, None))
+        if store is None or stored > position or not self.matches(about.store.value, store.value, about.loop, k):
+            raise _NotWorthwhile
 
     def matches(self, value, other, loop, k):
         """Whether `value` in iteration k of `loop` is computed as `other` is."""
@@ -253,19 +250,14 @@ class _Trial:
 
     def home(self, value):
         """Buffer and index at which `value` can be loaded, if it stays in memory."""
-        work = self.work
-        if isinstance(value, ir.Carry):
-            store = work.homes.get(value.next)
-            if store is None:
-                return None
-            index = store.index
-            before = ir.Index(index.base - index.steps[0][1], index.steps)
-            about = work.temporaries[store.buffer]
-            initial = [(s.value, position < about.position) for s, position in about.single if s.index.base == before.base]
-            index = before if initial == [(value.init, True)] else None
-        else:
-            store = work.homes.get(value)
-            index = None if store is None else store.index
-        if index is None or store.buffer in work.gone or store.buffer not in work.usable_buffers:
+        work, carried = self.work, isinstance(value, ir.Carry)
+        store = work.homes.get(value.next if carried else value)
+        if store is None or store.buffer in work.gone or store.buffer not in work.usable_buffers:
             return None
+        index, about = store.index, work.temporaries[store.buffer]
+        if carried:
+            # In the first iteration it is what was stored before the loop.
+            index = ir.Index(index.base - index.steps[0][1], index.steps)
+            if [(s.value, position < about.position) for s, position in about.single if s.index.base == index.base] != [(value.init, True)]:
+                return None
         return store.buffer, index

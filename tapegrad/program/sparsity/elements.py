@@ -128,9 +128,9 @@ class Elements:
             total = numbers
         return total
 
-    def _grouped(self, numbers, groups, count):
-        """The numbers of what depends on all elements of a group, for `count` groups."""
-        numbers, groups = np.ravel(numbers), np.ravel(groups)
+    def _grouped(self, numbers, groups, shape):
+        """The numbers of what depends on all elements of a group, in an array of this shape, an element for each group."""
+        numbers, groups, count = np.ravel(numbers), np.ravel(groups), math.prod(shape)
         live = numbers >= 0
         numbers, groups = numbers[live], groups[live]
         result = np.full(count, -1)
@@ -142,7 +142,7 @@ class Elements:
             self.count += many
             which = several[groups]
             self._edges(numbers[which], result[groups[which]])
-        return result
+        return result.reshape(shape)
 
     def _shape(self, reference):
         return np.shape(self.tape.constants[-1 - reference]) if reference < 0 else self.tape.metas[reference].shape
@@ -213,15 +213,15 @@ class Elements:
             else:
                 numbers = np.broadcast_to(numbers, attrs["shape"]) if onto else numbers
                 targets = window_positions(numbers.shape, attrs["strides"]) + attrs["offset"]
-            parts.append(self._grouped(numbers, targets, math.prod(shape)))
+            parts.append(self._grouped(numbers, targets, (math.prod(shape),)))
         return self._union(parts)
 
     def _reduced(self, row, operands, shape, attrs, inputs):
         (numbers,) = inputs.values()
-        groups, count = _lines_of(numbers.shape, attrs["axis"] if numbers.ndim else None)
-        numbers = self._grouped(numbers, groups, count)
+        groups, lines = _lines_of(numbers.shape, attrs["axis"] if numbers.ndim else None)
+        numbers = self._grouped(numbers, groups, lines)
         # Each line may give one number, or a line.
-        return numbers[groups] if shape == groups.shape else numbers
+        return np.ravel(numbers)[groups] if shape == groups.shape else numbers
 
     def _scanned(self, row, operands, shape, attrs, inputs):
         axis, lag = attrs.get("axis"), attrs.get("lag", False)
@@ -259,21 +259,18 @@ class Elements:
         for k, numbers in inputs.items():
             if flat[k]:
                 numbers = numbers.reshape((1, -1) if k == 0 else (-1, 1))
-            groups, count = _lines_of(numbers.shape, -1 if k == 0 else -2)
-            kept = list(numbers.shape)
-            kept[-1 if k == 0 else -2] = 1
-            parts.append(np.broadcast_to(self._grouped(numbers, groups, count).reshape(kept), full))
+            parts.append(np.broadcast_to(self._grouped(numbers, *_lines_of(numbers.shape, -1 - k)), full))
         return self._union(parts)
 
     def _dense(self, row, operands, shape, attrs, inputs):
         numbers = np.concatenate([g.reshape(-1) for g in inputs.values()])
-        return np.broadcast_to(self._grouped(numbers, np.zeros(len(numbers), np.int64), 1), math.prod(shape))
+        return np.broadcast_to(self._grouped(numbers, np.zeros(len(numbers), np.int64), (1,)), math.prod(shape))
 
 
 def _lines_of(shape, axis):
-    """For each element the number of its line along `axis` (or axes; None: all), and how many lines there are."""
-    kept = np.sum(np.zeros(shape), axis=axis, keepdims=True).shape
-    return np.broadcast_to(np.arange(math.prod(kept)).reshape(kept), shape), math.prod(kept)
+    """For each element the number of its line along `axis` (or axes; None: all), and the shape of the lines."""
+    lines = np.sum(np.zeros(shape), axis=axis, keepdims=True).shape
+    return np.broadcast_to(np.arange(math.prod(lines)).reshape(lines), shape), lines
 
 
 class TooLarge(Exception):
