@@ -283,8 +283,12 @@ class _Walk:
         entries = [(slot, self.stretch.operands(slot)) for slot in self.entries[::-step] if slot <= root] if self.entries else ()
         spread(self.store.address, marks, low, root, entries, step, table_address())
 
-    def _through(self):
-        """Write, and pass what only its rule can pass; whether all could be passed."""
+    def _through(self, ends, seeds):
+        """Walk to the slots `ends` from seeds: slots, whether they hold numbers, and their adjoints or tangents; whether all could be passed."""
+        self._mark(ends)
+        for slot, is_number, seed in seeds:
+            if self.low <= slot <= self.root and not self._set(slot, is_number, seed):
+                return False
         if (at := self._write()) >= 0:
             with np.errstate(all="ignore"):
                 while at >= 0:
@@ -377,11 +381,7 @@ class _Pulled(_Walk):
     def run(self, seeds, bottoms):
         """The adjoints of the slots `bottoms`, from seeds: slots, whether they hold numbers, and their adjoints."""
         self.roots, self.bottoms = [(slot, seed) for slot, _, seed in seeds], set(bottoms)
-        self._mark([slot for slot in bottoms if slot is not None])
-        for slot, is_number, seed in seeds:
-            if slot >= self.low and not self._set(slot, is_number, seed):
-                return None
-        if not self._through():
+        if not self._through([slot for slot in bottoms if slot is not None], seeds):
             return None
         own = {}
         return [None if s is None else own_copy(self.asked[s]) if s in self.asked else self._found(s, own) for s in bottoms]
@@ -431,11 +431,7 @@ class _Pushed(_Walk):
 
     def run(self, known):
         """The tangents of the slots that are wanted, from those that are known, by slot."""
-        self._mark(self.wanted)
-        for slot, seed in known.items():
-            if slot <= self.root and not self._set(slot, getattr(seed, "_v", seed).__class__ is float, seed):
-                return None
-        if not self._through():
+        if not self._through(self.wanted, [(slot, getattr(seed, "_v", seed).__class__ is float, seed) for slot, seed in known.items()]):
             return None
         own = {}
         return {slot: self.arrays[slot] if slot in self.arrays else self._found(slot, own) for slot in self.wanted}.get
