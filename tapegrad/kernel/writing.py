@@ -30,7 +30,7 @@ _ARITHMETIC = np.array([BY_NAME[name].opcode for name in ("add", "subtract", "mu
 
 
 class Writer:
-    """The columns and entries.
+    """The records and entries.
 
     Parameters
     ----------

@@ -153,7 +153,7 @@ class FinishedTape:
 
         active = bytearray(len(self.records))
         for k, slot in (*enumerate(self.leaves), *((k, slot) for k, _, slot in self.elements)):
-            active[slot] = slot > 0 and self.wanted[k]
+            active[slot] = slot > 0 and bool(self.wanted[k])
         passing = [i for i in self.items if i.entry.kind == ROW and i.entry.differentiable and i.entry.meta.char in "df"]
         entries = [(i.slot, [i.operands[k] for k in i.entry.function.slots(len(i.operands))]) for i in passing]
         passes.spread(passes.data_address(self.records), active, 0, len(active) - 1, entries, 1)
