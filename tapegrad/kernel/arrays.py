@@ -206,5 +206,3 @@ def _constant(array):
     # One number repeated, read-only.
     number = float(array.flat[0]) if char in "df" and isinstance(array.base, np.ndarray) and array.base.ndim == 0 else None
     return ArrayRef(ir.Buffer(ir.CONSTANT, high - low + 1, char, data=data), ir.Index(-low), array.shape, strides, char, number)
-
-

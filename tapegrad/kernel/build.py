@@ -391,16 +391,16 @@ def _pool(builder, members, offsets):
     meta = builder.meta_of_owner(members[0])
     buffer = ir.Buffer(ir.TEMPORARY, 0, meta.char)
     outside = [number for number in reversed(members) if number < 0]
-    whole = [number for number in outside if kind[-1 - number] in (ARGUMENT, ARRAY)]
+    arrays = [number for number in outside if kind[-1 - number] in (ARGUMENT, ARRAY)]
     scalars = [number for number in outside if kind[-1 - number] not in (ARGUMENT, ARRAY)]
-    for number in scalars + whole:
+    for number in scalars + arrays:
         offsets[number] = buffer.size
         buffer.size += meta.size
     for t in [references.templates[number] for number in members if number >= 0]:
         t.spill, t.offset = buffer, buffer.size
         offsets[t.number] = buffer.size
         buffer.size += len(t.members) * meta.size
-    for number in whole:
+    for number in arrays:
         builder.bring(builder.value(references.single(number)), whole(buffer, meta.shape, ir.Index(offsets[number])))
     if scalars:
         builder.copy(references.gathered(np.array(scalars, np.int64), references.root, 0, -1), buffer, 0)

@@ -597,5 +597,3 @@ def _mapped(function, thing, what):
 
 def _same(a, b):
     return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
-
-
