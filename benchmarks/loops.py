@@ -99,7 +99,7 @@ p = np.array([0.7, 1.3])
 tape = tg.grad(f).tape(p)
 tape.value_and_grad(p)
 predicted = tape.plan().peak
-tape.kept.pool.clear()
+tape.kept.clear()
 gc.collect()
 libc.malloc_trim(0)
 open("/proc/self/clear_refs", "w").write("5")

@@ -19,15 +19,15 @@ import numpy as np
 from ..array.functions.shapes import JOIN
 from ..common.waiting import give_way
 from ..interpreter.rule_array import accumulated
+from ..program.ports import outputs_of
 from ..program.through import Rules, Uncallable
-from ..program.trace import GUARD
 from ..rules import BY_NAME
 from ..tape.meta import SCALAR, c_strides, laid_out
 from .expand import derive
 from .reasons import NotLowered
 from .templates import TemplatePlan
 from .terms import Term
-from .writing import CONCATENATE, STACK, Writer, close, with_flat_stacks
+from .writing import CONCATENATE, STACK, Writer, close, columns_of, with_flat_stacks
 
 _SUMS = [BY_NAME[name].opcode for name in ("add", "subtract", "negative")]
 
@@ -105,7 +105,7 @@ class Derivation:
         self.tape, self.forward, self.lanes = tape, forward, lanes
         self.writer = writer or Writer(tape, interleaved=forward, again=again)
         self.word = np.zeros((lanes, len(tape.records)) if forward else len(tape.records), np.int64)
-        self.plan = TemplatePlan(tape, self.writer, forward)
+        self.plan = TemplatePlan(tape, forward, self.writer.again)
 
     def scalars(self, low, high):
         """The derivatives of the instructions from `low` to `high`, all of them scalar ones or leaves."""
@@ -115,9 +115,19 @@ class Derivation:
         w, plan = self.writer, self.plan
         w.reserve(int(plan.room[high + 1] - plan.room[low]) * (self.lanes if self.forward else 1))
         w.count = derive(
-            int(self.forward), low, high, w.ops, w.lefts, w.rights, w.constants, w.origins, w.count, np.atleast_2d(self.word),
+            int(self.forward), low, high, *columns_of(w.buffer)[:2], w.count, np.atleast_2d(self.word),
             plan.template, plan.pools, plan.pool, *plan.columns, *_SUMS,
         )
+
+    def entered(self, port):
+        """A further argument, with a value of a port for each lane: lane, slot, description and term of each piece of that."""
+        writer, meta, shape = self.writer, port.meta, (self.lanes, *port.shape)
+        whole = Term(writer, writer.argument(laid_out(shape, meta.char), any(m is not SCALAR for *_, m in port.pieces)), shape, meta.char)
+        for lane in range(self.lanes):
+            for position, _, slot, of_piece in port.pieces:
+                at = lane * meta.size + position
+                single = of_piece is SCALAR
+                yield lane, slot, of_piece, Term(writer, writer.element(at), (), "d") if single else whole.strided(meta.shape, c_strides(meta.shape, 1), at)
 
     def term(self, word):
         """The term of a scalar's slot, None of 0."""
@@ -127,14 +137,22 @@ class Derivation:
         """The slot of a scalar's term."""
         return self.writer.fixed(term.number) if term.number is not None and term.slot <= 0 else term.slot
 
-    def call(self, item, rule, *args):
-        """Call a rule of the row of `item`, which writes for that."""
-        row, place = item.entry.function, self.tape.place(item.slot)
-        self.writer.origin = item.slot
-        try:
-            return rule(*args)
-        except NotLowered as reason:
-            raise NotLowered(f"{row.name}: {reason.what}", place) from None
+    def walk(self, low, high):
+        """The derivatives of all instructions from `low` to `high`: of runs of scalar ones, and by the rules of entries between them."""
+        tape, writer, forward = self.tape, self.writer, self.forward
+        for item in tape.items[:: 1 if forward else -1]:
+            slot = item.slot
+            if low <= slot <= high:
+                self.scalars(*((low, slot - 1) if forward else (slot + 1, high)))
+                low, high = (slot + 1, high) if forward else (low, slot - 1)
+                if tape.active[slot]:
+                    writer.origin = slot
+                    try:
+                        self.entry(item)
+                    except NotLowered as reason:
+                        raise NotLowered(f"{item.entry.function.name}: {reason.what}", tape.place(slot)) from None
+        self.scalars(low, high)
+        writer.origin = len(tape.records) - 1 if forward else 0
 
     def custom(self, item, slots, seeds):
         """What a rule of a user's primitive gives from `seeds`, the adjoint of its result or tangents of the operands `slots`.
@@ -175,9 +193,9 @@ class Adjoint(Derivation):
     def run(self):
         """The finished tape."""
         tape = self.tape
-        roots = [(slot, meta) for slot, meta in tape.outputs if slot and tape.active[slot]]
-        seeds = list(zip(*[self._seeds(meta) for _, meta in roots])) or [()] * (self.lanes or 1)
-        return close(self.writer, self._pulled(roots, seeds, len(tape.records) - 1))
+        roots = [port for port in outputs_of(tape) if port.slot]
+        seeds = list(zip(*map(self._seeds, roots))) or [()] * (self.lanes or 1)
+        return close(self.writer, self._pulled([(port.slot, port.meta) for port in roots], seeds, len(tape.records) - 1))
 
     def down(self, cut, seeds):
         """Slots and descriptions (or constants) of the adjoints of the arguments, from those of a cut; `seeds` of each lane, None for zero."""
@@ -192,47 +210,30 @@ class Adjoint(Derivation):
             for (slot, meta), seed in zip(roots, of_lane):
                 if seed is not None:
                     self._add(slot, meta, seed)
-            self._back(high)
+            self.walk(1, high)
             gradients.append(self._gradients())
         if self.lanes is None:
             return [self._result(*pair) for pair in gradients[0]]
         of_arguments = [([slot for slot, _ in lanes], lanes[0][1]) for lanes in zip(*gradients)]
         return [self.stacked(slots, meta.shape, meta.char) for slots, meta in of_arguments]
 
-    def _seeds(self, meta):
+    def _seeds(self, port):
         """The seeds of an output, one for each lane."""
-        writer, lanes = self.writer, self.lanes
-        if lanes is None:
+        writer, meta = self.writer, port.meta
+        if self.lanes is None:
             return [Term(writer, writer.fixed(1.0), (), "d") if meta is SCALAR else Term(writer, 0, meta.shape, meta.char, 1.0)]
-        shape = (lanes, *meta.shape)
-        leaf = writer.argument(laid_out(shape, meta.char), whole=meta is not SCALAR)
-        if meta is SCALAR:
-            return [Term(writer, writer.element(lane), (), "d") for lane in range(lanes)]
-        whole = Term(writer, leaf, shape, meta.char)
-        return [whole.strided(meta.shape, c_strides(meta.shape, 1), lane * meta.size) for lane in range(lanes)]
-
-    def _back(self, high):
-        """Accumulate the contributions of all instructions, from `high` (the last one of the tape, or that of a cut) back to the first."""
-        tape = self.tape
-        for item in reversed(tape.items):
-            if item.slot > high:
-                continue
-            self.scalars(item.slot + 1, high)
-            high = item.slot - 1
-            if tape.active[item.slot]:
-                self._item(item)
-        self.scalars(1, high)
-        self.writer.origin = 0
+        # (Of one without elements there are none.)
+        return [term for *_, term in self.entered(port)] or [None] * self.lanes
 
     # -- entries --------------------------------------------------------------------
-    def _item(self, item):
-        tape = self.tape
-        g = None if item.entry.kind == GUARD else self._taken(item.slot)
+    def entry(self, item):
+        """Add what the adjoint of the result of an entry contributes to those of its operands."""
+        tape, slot, operands = self.tape, item.slot, item.operands
+        g = self.term(self.word[slot]) if tape.metas[slot] is SCALAR else self.terms.pop(slot, None)
         if g is None:
             return
-        operands = item.operands
         wanted = [k for k in item.entry.function.slots(len(operands)) if operands[k] > 0 and tape.active[operands[k]]]
-        for k, contribution in self.call(item, self._contributions, item, g, wanted):
+        for k, contribution in self._contributions(item, g, wanted):
             for part in contribution if isinstance(contribution, tuple) else (contribution,):
                 if part is not None:
                     self._add(operands[k], tape.metas[operands[k]], part)
@@ -248,10 +249,6 @@ class Adjoint(Derivation):
         attrs = row.keywords(entry.attrs, entry.integer)
         contributions = row.contributions(g, operands, Term.of(writer, item.slot), wanted, attrs)
         return [(k, part) for k, part in zip(row.slots(len(item.operands)), contributions) if k in wanted]
-
-    def _taken(self, slot):
-        """The adjoint of the result of an entry."""
-        return self.term(self.word[slot]) if self.tape.metas[slot] is SCALAR else self.terms.pop(slot, None)
 
     def _add(self, slot, meta, part):
         """Add a contribution to the adjoint of `slot`."""
@@ -304,7 +301,7 @@ class Adjoint(Derivation):
         gradient = Term.of(writer, self._joined(words.tolist()))
         if len(words) == meta.size:
             return gradient.reshape(meta.shape)
-        index = Term(writer, writer.constant(np.ascontiguousarray(positions)), positions.shape, positions.dtype.char)
+        index = Term(writer, writer.values.add(np.ascontiguousarray(positions)), positions.shape, positions.dtype.char)
         return gradient.scattered(index, meta.shape)
 
     def _joined(self, slots):

@@ -35,11 +35,11 @@ from ..interpreter.windows import contiguous
 from ..program.trace import HOST
 from ..rules import BY_NAME
 from ..rules import lang as L
-from ..tape.meta import Meta, c_strides
+from ..tape.meta import Meta
 from . import ir
 from .arrays_hosts import expression_of
 from .arrays_planner import LoopPlanner
-from .arrays_views import ArrayRef, here, without_table
+from .arrays_views import ArrayRef, here, whole, without_table
 from .reasons import NotLowered
 from .recomputed import recomputed
 
@@ -70,10 +70,9 @@ class Arrays:
             raise NotLowered("a constant result is of float16, which kernels have not")
         if array.ndim == 0 and not float(array) != array.item():
             return ir.constant(float(array), array.dtype.char)
-        entry = self._constants.get(id(array))
-        if entry is None:
-            entry = self._constants[id(array)] = (_constant(array), array)
-        return entry[0]
+        if id(array) not in self._constants:
+            self._constants[id(array)] = _constant(array), array
+        return self._constants[id(array)][0]
 
     # -- one instruction -------------------------------------------------------------
     def emit(self, item, operands, target=None, integer=None, reuse=()):
@@ -149,9 +148,8 @@ class Arrays:
         return body
 
     def _ready(self, operand, body):
-        if not isinstance(operand, ArrayRef) or operand.offset.table is None:
-            return operand
-        return ArrayRef(operand.buffer, without_table(operand.offset, body), operand.shape, operand.strides, operand.char)
+        tabled = isinstance(operand, ArrayRef) and operand.offset.table is not None
+        return replace(operand, offset=without_table(operand.offset, body)) if tabled else operand
 
     def _host(self, entry, operands, target, body):
         ufunc, plan = entry.function.ufunc, LoopPlanner(operands, entry.meta, body, self.guards)
@@ -197,8 +195,7 @@ def _constant(array):
     """The ArrayRef of a constant array where it lies in memory."""
     char, item = array.dtype.char, array.itemsize
     if array.flags.c_contiguous or array.size == 0:
-        flat = array.reshape(-1)
-        return ArrayRef(ir.Buffer(ir.CONSTANT, array.size, char, data=flat), ir.Index(), array.shape, c_strides(array.shape, 1), char)
+        return whole(ir.Buffer(ir.CONSTANT, array.size, char, data=array.reshape(-1)), array.shape)
     if any(s % item for s in array.strides):
         return _constant(np.ascontiguousarray(array))
     strides = tuple(s // item for s in array.strides)
@@ -209,5 +206,3 @@ def _constant(array):
     # One number repeated, read-only.
     number = float(array.flat[0]) if char in "df" and isinstance(array.base, np.ndarray) and array.base.ndim == 0 else None
     return ArrayRef(ir.Buffer(ir.CONSTANT, high - low + 1, char, data=data), ir.Index(-low), array.shape, strides, char, number)
-
-

@@ -32,9 +32,7 @@ _OF_TRUTH = {
     "bitwise_and": L.function("and"), "bitwise_or": L.function("or"), "invert": L.logical_not,
     "logical_xor": L.ne, "bitwise_xor": L.ne, "add": L.function("or"), "multiply": L.function("and"),
 }  # fmt: skip
-_OF_FLOATS = {
-    "isnan": L.isnan, "isfinite": lambda x: L.abs(x) < math.inf, "isinf": lambda x: L.eq(L.abs(x), math.inf),
-}  # fmt: skip
+_OF_FLOATS = {"isnan": L.isnan, "isfinite": lambda x: L.abs(x) < math.inf, "isinf": lambda x: L.eq(L.abs(x), math.inf)}
 
 
 def expression_of(ufunc, chars, out):

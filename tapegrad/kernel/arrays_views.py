@@ -47,9 +47,9 @@ class ArrayRef:
         return math.prod(self.shape)
 
 
-def whole(buffer, shape):
-    """The C-contiguous array that fills `buffer`."""
-    return ArrayRef(buffer, ir.Index(), tuple(shape), c_strides(shape, 1), buffer.char)
+def whole(buffer, shape, offset=None):
+    """The C-contiguous array in `buffer`, from its beginning on or from an `ir.Index`."""
+    return ArrayRef(buffer, ir.Index() if offset is None else offset, tuple(shape), c_strides(shape, 1), buffer.char)
 
 
 def here(ref, target):

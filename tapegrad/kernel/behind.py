@@ -28,6 +28,7 @@ from ..interpreter.fields import place
 from ..interpreter.native import refuse_unknown, table_address
 from ..interpreter.plan import Signature
 from ..interpreter.program import UNKNOWN
+from ..program.numbering import spread
 from ..rules import BY_NAME, by_opcode
 from ..rules import lang as L
 from ..tape.layout import ARRAY_LEAF, ARRAY_RECORD, FIRST_ARRAY, SCALAR_LEAF
@@ -291,25 +292,20 @@ class _Walk:
             words[S.POOL], words[S.MOST_POOLED] = data_address(pool), len(pool)
 
     def _mark(self, slots):
-        """Mark what lies on the way from `slots` on; what the entries of a recording read, the records do not say."""
-        step, low, root, bits, first = -self.step, self.low, self.root, self.bytes, self.marks - self.low
-        marks, table = self.address + self.marks, table_address()
+        """Mark what lies on the way from `slots` on."""
+        step, low, root, marks = -self.step, self.low, self.root, self.bytes[self.marks :]
         for slot in slots:
             if low <= slot <= root:
-                bits[first + slot] = 1
-        at, last = (low, root) if step > 0 else (root, low)
-        for slot in self.entries[::-step] if self.entries else ():
-            if slot <= root:
-                S.mark(self.store.address, low, at, slot, marks, table, step)
-                at, operands = slot + step, [first + o for o in self.stretch.operands(slot) if o >= low]
-                if step > 0:
-                    bits[first + slot] |= bits[operands].any()
-                elif bits[first + slot]:
-                    bits[operands] = 1
-        S.mark(self.store.address, low, at, last, marks, table, step)
+                marks[slot - low] = 1
+        entries = [(slot, self.stretch.operands(slot)) for slot in self.entries[::-step] if slot <= root] if self.entries else ()
+        spread(self.store.address, marks, low, root, entries, step, table_address())
 
-    def _through(self):
-        """Write, and pass what only its rule can pass; whether all could be passed."""
+    def _through(self, ends, seeds):
+        """Walk to the slots `ends` from seeds: slots, whether they hold numbers, and their adjoints or tangents; whether all could be passed."""
+        self._mark(ends)
+        for slot, is_number, seed in seeds:
+            if self.low <= slot <= self.root and not self._set(slot, is_number, seed):
+                return False
         if (at := self._write()) >= 0:
             with np.errstate(all="ignore"):
                 while at >= 0:
@@ -432,11 +428,7 @@ class _Pulled(_Walk):
     def run(self, seeds, bottoms):
         """The adjoints of the slots `bottoms`, from seeds: slots, whether they hold numbers, and their adjoints."""
         self.roots, self.bottoms = [(slot, seed) for slot, _, seed in seeds], set(bottoms)
-        self._mark([slot for slot in bottoms if slot is not None])
-        for slot, is_number, seed in seeds:
-            if slot >= self.low and not self._set(slot, is_number, seed):
-                return None
-        if not self._through():
+        if not self._through([slot for slot in bottoms if slot is not None], seeds):
             return None
         own = {}
         return [None if s is None else own_copy(self.asked[s]) if s in self.asked else self._found(s, own) for s in bottoms]
@@ -490,11 +482,7 @@ class _Pushed(_Walk):
 
     def run(self, known):
         """The tangents of the slots that are wanted, from those that are known, by slot."""
-        self._mark(self.wanted)
-        for slot, seed in known.items():
-            if slot <= self.root and not self._set(slot, getattr(seed, "_v", seed).__class__ is float, seed):
-                return None
-        if not self._through():
+        if not self._through(self.wanted, [(slot, getattr(seed, "_v", seed).__class__ is float, seed) for slot, seed in known.items()]):
             return None
         own = {}
         return {slot: self.arrays[slot] if slot in self.arrays else self._found(slot, own) for slot in self.wanted}.get

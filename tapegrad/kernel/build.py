@@ -32,11 +32,11 @@ from ..program.executable import described
 from ..program.trace import FAILS, GUARD, HOST, SHAPE
 from ..rules import BY_NAME, by_opcode
 from ..rules import lang as L
-from ..tape.meta import SCALAR, c_strides, meta_of
+from ..tape.meta import SCALAR, meta_of
 from . import ir
 from .arrays import Arrays, as_seen
 from .arrays_hosts import expression_of
-from .arrays_views import ArrayRef, without_table
+from .arrays_views import ArrayRef, whole, without_table
 from .columns import ARGUMENT, ARRAY, ENTRIES, distinct, joined
 from .nest import LoopNode
 from .reasons import NotLowered
@@ -84,10 +84,12 @@ class Builder:
         self.columns, self.references = columns, references
         self.tape, self.tables = columns.tape, references.tables
         self.arrays = Arrays(len(self.tape.guards), self.tape.failing if self.tape.of_iteration else None)
-        self.outputs, self.slot = [], 0
+        self.slot = 0
+        outputs = enumerate(map(described, self.tape.outputs))
+        self.outputs = [ir.Buffer(ir.OUTPUT, math.prod(shape), char, k) for k, (shape, char) in outputs]
         for storage in references.storages:
             meta = self.meta(storage.templates[0])
-            storage.array = self.row(ir.Buffer(ir.TEMPORARY, meta.size, meta.char), 0, meta.shape)
+            storage.array = whole(ir.Buffer(ir.TEMPORARY, meta.size, meta.char), meta.shape)
             for t in storage.templates:
                 t.value = storage.array
         self.blocks = [_Block(references.root, [])]
@@ -95,15 +97,15 @@ class Builder:
     def run(self, views=False):
         """The program."""
         lay_out(self)
-        targets = [self._output(k, *output) for k, output in enumerate(self.tape.outputs)]
         self._fill(self.references.root)
         parts = self._views() if views else {}
-        for k, (target, (slot, what)) in enumerate(zip(targets, self.tape.outputs)):
+        for k, (target, (slot, what)) in enumerate(zip(self.outputs, self.tape.outputs)):
             self.slot = slot
             if k in parts:
                 target.size = 0
-            else:
-                self._deliver(target, slot, what)
+            elif slot or target.size:
+                value = self._result(slot) if slot else self.arrays.constant(np.asarray(what))
+                self.bring(value, whole(target, value.shape if isinstance(value, ArrayRef) else ()))
         return ir.LoopProgram(self.references.inputs, self.outputs, self.blocks[0].statements, len(self.tape.guards), parts)
 
     # -- the tree ---------------------------------------------------------------------
@@ -163,7 +165,8 @@ class Builder:
             self._guard(t, item)
             return
         if type(t.operands[0]) is Gathered:
-            self._stacked(t)
+            t.value = self._target(t) or whole(ir.Buffer(ir.TEMPORARY, entry.meta.size, entry.meta.char), entry.meta.shape)
+            self.copy(t.operands[0], t.value.buffer, t.value.offset.base)
             return
         operands = [self.value(what) for what in t.operands]
         expression = _expression(entry, operands)
@@ -193,13 +196,7 @@ class Builder:
             return t.storage.array
         if not t.stored or meta.shape == ():
             return None
-        return self.row(t.spill, t.body.index(self._row_of(t, t.body.execution_number), self.tables), meta.shape)
-
-    def _stacked(self, t):
-        """Scalars side by side."""
-        meta = self.meta(t)
-        t.value = self._target(t) or self.row(ir.Buffer(ir.TEMPORARY, meta.size, meta.char), 0, meta.shape)
-        self.copy(t.operands[0], t.value.buffer, t.value.offset.base)
+        return whole(t.spill, meta.shape, t.body.index(self._row_of(t, t.body.execution_number), self.tables))
 
     def _guard(self, t, item):
         how, columns = item.entry.function, self.columns
@@ -246,11 +243,6 @@ class Builder:
             return self.tape.inputs[columns.which[k]]
         return meta_of(self.tape.constants[columns.which[k]]) if columns.kind[k] == ARRAY else SCALAR
 
-    def row(self, buffer, offset, shape):
-        """A C-contiguous array in `buffer`."""
-        index = offset if isinstance(offset, ir.Index) else ir.Index(offset)
-        return ArrayRef(buffer, index, shape, c_strides(shape, 1), buffer.char)
-
     def expression(self, what):
         """A described scalar as an expression."""
         return L.Expr("const", (what.value,)) if type(what) is Number else L.arg(self.value(what))
@@ -269,12 +261,11 @@ class Builder:
             which = int(self.columns.which[k])
             if self.columns.kind[k] == ARRAY:
                 return self.arrays.constant(self.tape.constants[which])
-            return self.row(self.references.inputs[which], 0, self.tape.inputs[which].shape)
+            return whole(self.references.inputs[which], self.tape.inputs[which].shape)
         block = self.blocks[self._depth(what)]
-        value = block.known.get(what)
-        if value is None:
-            value = block.known[what] = self._loaded(what, block)
-        return value
+        if what not in block.known:
+            block.known[what] = self._loaded(what, block)
+        return block.known[what]
 
     def _loaded(self, what, block):
         if type(what) is Spilled:
@@ -284,7 +275,7 @@ class Builder:
             buffer, spot, shape = what.buffer, what.spot, what.shape
         index = block.body.index(spot, self.tables)
         if shape != ():
-            return self.row(buffer, index, shape)
+            return whole(buffer, shape, index)
         load = ir.Load(buffer, index)
         load.slot = self.slot
         block.statements.append(load)
@@ -320,7 +311,7 @@ class Builder:
     # -- copies and outputs ---------------------------------------------------------------
     def copy(self, gathered, buffer, base):
         """Copy scalars side by side to `buffer`, from element `base` on."""
-        for level, what, spot in gathered.pieces:
+        for level, what, spot in gathered:
             if level is not None:
                 self.blocks.append(_Block(level.body, level.loop.body))
             index = self.blocks[-1].body.index(spot.scaled(1, base, self.tables), self.tables)
@@ -328,12 +319,6 @@ class Builder:
             if level is not None:
                 self.blocks.pop()
                 self._add(level.loop)
-
-    def _output(self, k, slot, what):
-        """The buffer of an output; what is no number goes past the kernel."""
-        shape, char = described((slot, what))
-        self.outputs.append(ir.Buffer(ir.OUTPUT, math.prod(shape), char, k))
-        return self.outputs[-1]
 
     def bring(self, value, target):
         """Copy an array or a value to an ArrayRef."""
@@ -362,15 +347,6 @@ class Builder:
 
     def _result(self, slot):
         return self.value(self.references.single(int(self.columns.reference[slot])))
-
-    def _deliver(self, target, slot, what):
-        if slot:
-            value = self._result(slot)
-        elif not target.size:
-            return
-        else:
-            value = self.arrays.constant(np.asarray(what))
-        self.bring(value, self.row(target, 0, value.shape if isinstance(value, ArrayRef) else ()))
 
 
 def _expression(entry, operands):
@@ -415,17 +391,17 @@ def _pool(builder, members, offsets):
     meta = builder.meta_of_owner(members[0])
     buffer = ir.Buffer(ir.TEMPORARY, 0, meta.char)
     outside = [number for number in reversed(members) if number < 0]
-    whole = [number for number in outside if kind[-1 - number] in (ARGUMENT, ARRAY)]
+    arrays = [number for number in outside if kind[-1 - number] in (ARGUMENT, ARRAY)]
     scalars = [number for number in outside if kind[-1 - number] not in (ARGUMENT, ARRAY)]
-    for number in scalars + whole:
+    for number in scalars + arrays:
         offsets[number] = buffer.size
         buffer.size += meta.size
     for t in [references.templates[number] for number in members if number >= 0]:
         t.spill, t.offset = buffer, buffer.size
         offsets[t.number] = buffer.size
         buffer.size += len(t.members) * meta.size
-    for number in whole:
-        builder.bring(builder.value(references.single(number)), builder.row(buffer, offsets[number], meta.shape))
+    for number in arrays:
+        builder.bring(builder.value(references.single(number)), whole(buffer, meta.shape, ir.Index(offsets[number])))
     if scalars:
         builder.copy(references.gathered(np.array(scalars, np.int64), references.root, 0, -1), buffer, 0)
     return buffer

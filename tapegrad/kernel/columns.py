@@ -85,24 +85,22 @@ class Columns:
         return np.maximum(pairs, -1)
 
 
+#: What comes from outside: see `Columns`.
+_OUTSIDE = np.dtype([("kind", np.int8), ("which", np.int64), ("at", np.int64), ("number", np.float64)])
+
+
 class _OutsideNumbers:
     """Numbers outside references."""
 
     def __init__(self):
-        self.columns = [], [], [], []
-        self.count = 0
+        self.rows = np.empty(0, _OUTSIDE)
 
-    def add(self, kind, which, at, number):
-        """References to so many new things (arrays of equal length)."""
-        count = len(number)
-        for column, values in zip(self.columns, (kind, which, at, number)):
-            column.append(np.broadcast_to(np.asarray(values), (count,)))
-        self.count += count
-        return -1 - np.arange(self.count - count, self.count)
-
-    def finish(self):
-        types = np.int8, np.int64, np.int64, np.float64
-        return [np.concatenate([np.empty(0, t), *c]).astype(t) for c, t in zip(self.columns, types)]
+    def add(self, kind, which=0, at=0, number=0.0):
+        """References to new things: as many as the longest of these arrays has, else one."""
+        new = np.empty(np.broadcast(kind, which, at, number, [0]).size, _OUTSIDE)
+        new["kind"], new["which"], new["at"], new["number"] = kind, which, at, number
+        first, self.rows = len(self.rows), np.concatenate([self.rows, new])
+        return -1 - np.arange(first, len(self.rows))
 
 
 def distinct(numbers):
@@ -172,7 +170,7 @@ def columns(tape):
     fixed = np.zeros(len(at), np.int64)
     a, b = records["a"][at].astype(np.int64), records["b"][at].astype(np.int64)
     inline = _inline(records["constant"][at], (own == 3) | (own == 2) & ((a == 0) | (b == 0)), outside)
-    zero = outside.add(NUMBER, 0, 0, np.zeros(1))[0]
+    zero = outside.add(NUMBER)[0]
     missing = np.where(own == 3, zero, inline)
     for k, slot in ((0, a), (1, b)):
         has = own > k
@@ -189,11 +187,10 @@ def columns(tape):
     references = reference.tolist()
     begins = first[numbers].tolist()
     for item, n, begin in zip(tape.items, numbers.tolist(), begins):
-        for k, o in enumerate(item.operands):
-            operands[begin + k] = references[o] if o > 0 else constants[-1 - o]
+        operands[begin : begin + len(item.operands)] = [references[o] if o > 0 else constants[-1 - o] for o in item.operands]
         code[n] = codes.setdefault(_description(tape, item), ENTRIES + len(codes))
         integer[n] = item.number if item.entry.kind == GUARD else item.entry.integer
-    return Columns(tape, slots, code, first, operands, integer, item_of, *outside.finish(), reference)
+    return Columns(tape, slots, code, first, operands, integer, item_of, *(np.ascontiguousarray(outside.rows[name]) for name in _OUTSIDE.names), reference)
 
 
 def _computed(item):
@@ -213,33 +210,28 @@ def _leaves(tape, outside, reference, op):
     captured = op == SCALAR_LEAF
     if tape.elements:
         which, at, slots = np.array(tape.elements, np.int64).T
-        reference[slots] = outside.add(ELEMENT, which, at, np.zeros(len(slots)))
+        reference[slots] = outside.add(ELEMENT, which, at)
         captured[slots] = False
     for k, slot in enumerate(tape.leaves):
         if slot:
-            reference[slot] = outside.add(ARGUMENT, k, 0, np.zeros(1))[0]
-    reference[captured] = outside.add(NUMBER, 0, 0, tape.records["value"][captured])
+            reference[slot] = outside.add(ARGUMENT, k)[0]
+    reference[captured] = outside.add(NUMBER, number=tape.records["value"][captured])
     captured[0] = True
     return captured
 
 
 def _constants(tape, outside):
     """References to the tape's constants."""
-    references = []
-    for k, constant in enumerate(tape.constants):
-        if np.ndim(constant) == 0 and np.asarray(constant).dtype.char == "d":
-            references.append(int(outside.add(NUMBER, 0, 0, [float(constant)])[0]))
-        else:
-            references.append(int(outside.add(ARRAY, k, 0, np.zeros(1))[0]))
-    return references
+    numbers = [np.ndim(constant) == 0 and np.asarray(constant).dtype.char == "d" for constant in tape.constants]
+    kinds, floats = np.where(numbers, NUMBER, ARRAY), [float(c) if is_number else 0.0 for c, is_number in zip(tape.constants, numbers)]
+    return outside.add(kinds, np.where(numbers, 0, np.arange(len(numbers))), 0, floats).tolist()
 
 
 def _inline(values, used, outside):
     """References to inline constants, equal bits once; 0 where none is used."""
     result = np.zeros(len(values), np.int64)
     bits, inverse = np.unique(np.ascontiguousarray(values[used]).view(np.int64), return_inverse=True)
-    references = outside.add(NUMBER, 0, 0, bits.view(np.float64))
-    result[used] = references[inverse]
+    result[used] = outside.add(NUMBER, number=bits.view(np.float64))[inverse]
     return result
 
 

@@ -72,30 +72,26 @@ def costs(body):
     return cost_of
 
 
-def cut(program, limit, single_loops=False, cost=None, spread=()):
-    """The pieces of a program, in order.
+def cut(body, cost, limit, single_loops=False, spread=()):
+    """The pieces of the body of a program or loop, in order.
 
     Parameters
     ----------
+    cost : dict
+        The `costs` of the program.
     limit : int
         Cost of a piece, at most; but a loop of up to `WHOLE` times as much stays whole.
     single_loops : bool
         A loop ends its piece: so memory can be used again by the next one.
-    cost : dict, optional
-        The `costs` of the program.
     spread : dict
         The loops that are spread over threads (`kernel.spreading.spread`).
     """
-    return _cut(program.body, cost or costs(program.body), limit, single_loops, spread)
-
-
-def _cut(body, cost, limit, single_loops, spread=()):
     pieces = [Piece()]
     for statement in body:
         item, own = statement, cost[id(statement)]
         guards = [s for s in ir.walk([statement]) if isinstance(s, (ir.Guard, ir.Run))]
         if isinstance(statement, ir.Loop) and own > WHOLE * limit:
-            item, own = CutLoop(statement, _cut(statement.body, cost, limit, False)), _COST[ir.Loop]
+            item, own = CutLoop(statement, cut(statement.body, cost, limit)), _COST[ir.Loop]
         elif id(statement) in spread:
             item = CutLoop(statement, [Piece(statement.body, own)], spread[id(statement)])
         if pieces[-1].cost and pieces[-1].cost + own > limit:

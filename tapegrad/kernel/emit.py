@@ -113,19 +113,16 @@ class Emission:
         temporary = sum(b.nbytes for b in buffers(program.body) if b.role == K.TEMPORARY)
         cost = costs(program.body)
         self.size = sum(cost[id(s)] for s in program.body)
-        pieces = cut(program, options.limit, temporary > _SMALL, cost, spread(program))
+        pieces = cut(program.body, cost, options.limit, temporary > _SMALL, spread(program))
         layout = plan(pieces, program)
         module = ir.Module("kernel")
         shared = Shared(module, program, layout, options, self.size)
         entry = self.entry = options.entry and layout.nbytes <= LIMIT
         main = ir.Function(module, ir.FunctionType(I64, [POINTER] * 3), "main" if entry else "kernel")
         main.linkage = "internal" if entry else ""
-        self.program, self.b = program, ir.IRBuilder(main.append_basic_block("entry"))
-        self.main = main
-        self._begin(layout, pieces, shared)
-        self._end()
+        _emit_main(main, program, layout, pieces, shared)
         if entry:
-            emit_entry(module, main, layout.nbytes, H_SWEEP, len(program.inputs) > 1)
+            emit_entry(module, main, layout.nbytes, len(program.inputs) > 1)
         if options.iterations:
             emit_iterations(module, main, options.iterations)
         self.module, self.nbytes, self.tables, self.scratch = module, layout.nbytes, shared.tables, layout.scratch
@@ -136,29 +133,28 @@ class Emission:
         """The text, with these functions on vectors (`codegen.host.vectorise_calls`)."""
         return loop_names(vectorise_calls(str(self.module), variants), self._loops)
 
-    def _begin(self, layout, pieces, shared):
-        b, workspace = self.b, self.main.args[2]
-        b.store(NONE, workspace)
-        for key, offset in layout.slots.items():
-            if isinstance(key, tuple):
-                b.store(const(0), b.gep(workspace, [const(offset)], source_etype=I8))
-        finish = self.main.append_basic_block("finish")
-        for piece in pieces:
-            # Memory is used again by the next piece: nothing may move from one to the other.
-            shared.call(b, piece, finish, len(pieces) > 1)
-        b.branch(finish)
-        b.position_at_end(finish)
 
-    def _end(self):
-        b = self.b
-        if any(isinstance(statement, (K.Guard, K.Run)) for statement in K.walk(self.program.body)):
-            failed, fine = self.main.append_basic_block("failed"), self.main.append_basic_block("fine")
-            number = b.load(self.main.args[2], typ=I32)
-            b.cbranch(b.icmp_signed("!=", number, NONE), failed, fine)
-            b.position_at_end(failed)
-            b.ret(b.select(b.icmp_signed("==", number, ir.Constant(I32, LAST)), const(NOT_FINITE), b.sext(number, I64)))
-            b.position_at_end(fine)
-        b.ret(const(FINE))
+def _emit_main(main, program, layout, pieces, shared):
+    """The code of ``kernel``: the pieces, one after another, and what it returns."""
+    b, workspace = ir.IRBuilder(main.append_basic_block("entry")), main.args[2]
+    b.store(NONE, workspace)
+    for key, offset in layout.slots.items():
+        if isinstance(key, tuple):
+            b.store(const(0), b.gep(workspace, [const(offset)], source_etype=I8))
+    finish = main.append_basic_block("finish")
+    for piece in pieces:
+        # Memory is used again by the next piece: nothing may move from one to the other.
+        shared.call(b, piece, finish, len(pieces) > 1)
+    b.branch(finish)
+    b.position_at_end(finish)
+    if any(isinstance(statement, (K.Guard, K.Run)) for statement in K.walk(program.body)):
+        failed, fine = main.append_basic_block("failed"), main.append_basic_block("fine")
+        number = b.load(workspace, typ=I32)
+        b.cbranch(b.icmp_signed("!=", number, NONE), failed, fine)
+        b.position_at_end(failed)
+        b.ret(b.select(b.icmp_signed("==", number, ir.Constant(I32, LAST)), const(NOT_FINITE), b.sext(number, I64)))
+        b.position_at_end(fine)
+    b.ret(const(FINE))
 
 
 def _finite(program):
@@ -182,7 +178,7 @@ _ENTRY = ir.FunctionType(I64, [I64] * 4)
 _KERNEL = ir.FunctionType(I64, [POINTER] * 3)
 
 
-def emit_entry(module, main, nbytes, sweep, several):
+def emit_entry(module, main, nbytes, several):
     """Add ``entry``, and ``kernel`` that calls it, to the module of a kernel.
 
     Parameters
@@ -192,8 +188,6 @@ def emit_entry(module, main, nbytes, sweep, several):
         What ``kernel`` would be without an entry, but called from here only.
     nbytes : int
         Of its workspace, at most `LIMIT`.
-    sweep : int
-        Number of the word of the handle that has the address of the sweep's entry.
     several : bool
         Whether `x` is the address of the addresses of several inputs, not of one.
     """
@@ -207,19 +201,18 @@ def emit_entry(module, main, nbytes, sweep, several):
     if not several:
         b.store(b.inttoptr(x, POINTER), inputs)
     for k, address in enumerate((value, g)):
-        b.store(b.inttoptr(address, POINTER), b.gep(outputs, [ir.Constant(I64, k)], source_etype=POINTER))
+        b.store(b.inttoptr(address, POINTER), b.gep(outputs, [const(k)], source_etype=POINTER))
     status = b.not_(b.call(main, [inputs, outputs, workspace]))
     fine, failed, swept = (function.append_basic_block(name) for name in ("fine", "failed", "swept"))
-    b.cbranch(b.icmp_signed("==", status, ir.Constant(I64, 0)), fine, failed)
+    b.cbranch(b.icmp_signed("==", status, const(0)), fine, failed)
     b.position_at_end(fine)
     b.ret(status)
     b.position_at_end(failed)
-    word = b.add(handle, ir.Constant(I64, 8 * sweep))
-    address = b.load(b.inttoptr(word, POINTER), typ=I64)
-    b.cbranch(b.icmp_signed("==", address, ir.Constant(I64, 0)), fine, swept)
+    address = _word(b, b.inttoptr(handle, POINTER), H_SWEEP)
+    b.cbranch(b.icmp_signed("==", address, const(0)), fine, swept)
     b.position_at_end(swept)
     b.ret(b.call(b.inttoptr(address, _ENTRY.as_pointer()), list(function.args), tail="tail"))
-    _by_address(module, function, sweep, several)
+    _by_address(module, function, several)
 
 
 def on_stack(b, element, count):
@@ -230,19 +223,15 @@ def on_stack(b, element, count):
     return address
 
 
-def _by_address(module, entry, sweep, several):
+def _by_address(module, entry, several):
     """``kernel(inputs, outputs, workspace)`` by the entry: what that returns is the kernel's status, with all bits inverted."""
     function = ir.Function(module, _KERNEL, "kernel")
     b = ir.IRBuilder(function.append_basic_block("begin"))
     inputs, outputs, _ = function.args
-    handle = on_stack(b, I64, sweep + 1)
-
-    def word(table, k):
-        return b.gep(table, [ir.Constant(I64, k)], source_etype=I64)
-
-    b.store(ir.Constant(I64, 0), word(handle, sweep))
+    handle = on_stack(b, I64, H_SWEEP + 1)
+    b.store(const(0), b.gep(handle, [const(H_SWEEP)], source_etype=I64))
     x = b.ptrtoint(inputs, I64) if several else b.load(inputs, typ=I64)
-    value, g = (b.load(word(outputs, k), typ=I64) for k in range(2))
+    value, g = (_word(b, outputs, k) for k in range(2))
     b.ret(b.not_(b.call(entry, [b.ptrtoint(handle, I64), x, g, value])))
 
 

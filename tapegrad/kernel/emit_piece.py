@@ -68,12 +68,9 @@ def reordered_nodes(carries):
     for carry in carries:
         # Of one that goes on in an inner loop, that loop's carry has the operation.
         if carry.reorder and isinstance(carry.next, Let):
-            ids.update(id(node) for node in nodes(carry.next.expr) if any(arg.op == "arg" and arg.args[0] is carry for arg in _operands(node)))
+            made = [node for node in nodes(carry.next.expr) if node.op not in ("arg", "const")]
+            ids.update(id(node) for node in made if any(arg.op == "arg" and arg.args[0] is carry for arg in node.args))
     return ids
-
-
-def _operands(node):
-    return () if node.op in ("arg", "const") else node.args
 
 
 PIECE = ir.FunctionType(I1, [POINTER] * 3)
@@ -146,21 +143,19 @@ class Shared:
 
     def tag(self, key):
         """Access tag for what overlaps nothing else."""
-        tag = self._tags.get(key)
-        if tag is None:
+        if key not in self._tags:
             kind = self.module.add_metadata([f"m{len(self._tags)}", self._root, const(0)])
-            tag = self._tags[key] = self.module.add_metadata([kind, kind, const(0)])
-        return tag
+            self._tags[key] = self.module.add_metadata([kind, kind, const(0)])
+        return self._tags[key]
 
     def address(self, array):
         """Address of a constant array, which is kept as long as the code; and the array."""
-        entry = self._addresses.get(id(array))
-        if entry is None:
+        if id(array) not in self._addresses:
             kept, name = np.ascontiguousarray(array), f"table{len(self.tables)}"
             self.tables[name] = kept
             place = ir.GlobalVariable(self.module, ir.ArrayType(I8, kept.nbytes), name)
-            entry = self._addresses[id(array)] = place, kept, array
-        return entry[:2]
+            self._addresses[id(array)] = place, kept, array
+        return self._addresses[id(array)][:2]
 
     def outside(self, name, address, result, arguments):
         """A function that is no part of the code."""
@@ -306,14 +301,13 @@ class PieceEmitter:
             address, kept = self.shared.address(index.table)
             if isinstance(total, ir.Constant):
                 total = const(int(kept[total.constant]))
-                return total if index.plus is None else self._plus(total, index.plus)
-            entry = b.gep(address, [total], inbounds=True, source_etype=MEMORY[kept.dtype.char])
-            total = convert(b, self._load(entry, kept.dtype.char, "tables", True), kept.dtype.char, "q")
-        return total if index.plus is None else self._plus(total, index.plus)
-
-    def _plus(self, total, value):
-        more = convert(self.b, self.value(value), value.char, "q")
-        return more if isinstance(total, ir.Constant) and total.constant == 0 else self.b.add(total, more, flags=("nsw",))
+            else:
+                entry = b.gep(address, [total], inbounds=True, source_etype=MEMORY[kept.dtype.char])
+                total = convert(b, self._load(entry, kept.dtype.char, "tables", True), kept.dtype.char, "q")
+        if index.plus is None:
+            return total
+        more = convert(b, self.value(index.plus), index.plus.char, "q")
+        return more if isinstance(total, ir.Constant) and total.constant == 0 else b.add(total, more, flags=("nsw",))
 
     def element(self, buffer, index):
         return self.b.gep(self.base(buffer), [self.position(index)], inbounds=True, source_etype=MEMORY[buffer.char])
@@ -321,18 +315,15 @@ class PieceEmitter:
     # -- what crosses between pieces ----------------------------------------------
     def value(self, value):
         """A value in a register."""
-        register = self.values.get(id(value))
-        if register is None and is_number(value):
-            register = self.values[id(value)] = number(value.expr.args[0], value.char)
-        if register is None:
-            register = self.values[id(value)] = self._load(self._word(id(value)), value.char, "words")
-        return register
+        if id(value) not in self.values:
+            there = is_number(value)
+            self.values[id(value)] = number(value.expr.args[0], value.char) if there else self._load(self._word(id(value)), value.char, "words")
+        return self.values[id(value)]
 
     def counter(self, loop):
-        counter = self.counters.get(id(loop))
-        if counter is None:
-            counter = self.counters[id(loop)] = self._load(self._word(id(loop)), "q", "words")
-        return counter
+        if id(loop) not in self.counters:
+            self.counters[id(loop)] = self._load(self._word(id(loop)), "q", "words")
+        return self.counters[id(loop)]
 
     def define(self, value, register):
         """Note a value of this piece, and write it to its word where others need it."""

@@ -1,8 +1,8 @@
 """From scalar instructions and templates to the scalar instructions of their adjoints or tangents.
 
-Columns are parallel arrays with one entry a slot: opcode, two operands (0: the
-constant stands in), constant, and the forward slot it was made for.  `derive` walks a run of forward
-instructions from the start to the end for tangents, from the end to the start for
+Records are those of a tape (`tape.layout`), but that in the place of where each was recorded stands the forward slot it was made for:
+columns of the same memory are opcode, two operands (0: the constant stands in), that slot; and as doubles, last, the constant.
+`derive` walks a run of forward instructions from the start to the end for tangents, from the end to the start for
 adjoints; ``word[l, i]`` is the slot of tangent or adjoint l of slot i, 0 if there is none yet.
 
 A template is a few instructions over these operands::
@@ -16,8 +16,7 @@ A template is a few instructions over these operands::
 and contributions ``(operand 0 or 1, value, sign)``, added in order.
 
 Then what repeats is computed once, what is constant becomes a constant, and dead instructions are dropped (`kernel.writing.close`):
-`number_values` is one walk up the instructions, with a hash table of those it has seen (value numbering); `sweep_needed` is the
-walk of liveness down.
+`number_values` is one walk up the instructions, with a hash table of those it has seen (value numbering).
 """
 
 import numpy as np
@@ -37,14 +36,14 @@ def operand(ref, a, b, i, w, v, constant):
 
 
 @compiled_on_arrays(
-    "int64(int64, int64, int64, int32[::1], int32[::1], int32[::1], float64[::1], int32[::1], int64, int64[:, ::1], int32[::1], "
-    "int64[::1], float64[::1], int64[::1], int64[:, ::1], float64[::1], int64[::1], int64[:, ::1], int64, int64, int64)"
+    "int64(int64, int64, int64, int32[:, ::1], float64[:, ::1], int64, int64[:, ::1], int32[::1], int64[::1], float64[::1], "
+    "int64[::1], int64[:, ::1], float64[::1], int64[::1], int64[:, ::1], int64, int64, int64)"
 )
 def derive(
-    forward, low, high, ops, lefts, rights, constants, origins, count, word, template, pools, pool,
+    forward, low, high, records, numbers, count, word, template, pools, pool,
     starts, instructions, literals, ends, contributions, add, subtract, negative,
 ):  # fmt: skip
-    """Append the tangents, or the adjoints, of the instructions `low` to `high` to the columns; returns the new `count`.
+    """Append the tangents, or the adjoints, of the instructions `low` to `high` to the records; returns the new `count`.
 
     Rows of `instructions` are lines (`templates.TemplateColumns`), with the literal constant beside them; rows of `contributions`
     (operand, value, sign).  The expressions of its inline constant are in the pool from ``pools[i]`` on.
@@ -55,25 +54,25 @@ def derive(
         t = template[i]
         if t == 0:
             continue
+        a, b = records[i, 1], records[i, 2]
         for lane in range(len(word)):
-            w, v = (word[lane, lefts[i]], word[lane, rights[i]]) if forward else (word[lane, i], 0)
+            w, v = (word[lane, a], word[lane, b]) if forward else (word[lane, i], 0)
             if w == 0 and v == 0:
                 continue
             base = count
             for k in range(starts[t], starts[t + 1]):
                 ref, other, where = instructions[k, 1], instructions[k, 2], instructions[k, 3]
-                lefts[count] = operand(ref, lefts[i], rights[i], i, w, v, 0) if ref < OWN_LINES else base + ref - OWN_LINES
-                rights[count] = operand(other, lefts[i], rights[i], i, w, v, 0) if other < OWN_LINES else base + other - OWN_LINES
-                ops[count] = instructions[k, 0]
-                constants[count] = pool[pools[i] + where] if where >= 0 else literals[k]
-                origins[count] = i
+                records[count, 0], records[count, 3] = instructions[k, 0], i
+                records[count, 1] = operand(ref, a, b, i, w, v, 0) if ref < OWN_LINES else base + ref - OWN_LINES
+                records[count, 2] = operand(other, a, b, i, w, v, 0) if other < OWN_LINES else base + other - OWN_LINES
+                numbers[count, 3] = pool[pools[i] + where] if where >= 0 else literals[k]
                 count += 1
             for k in range(ends[t], ends[t + 1]):
                 left = contributions[k, 0] == 0
                 if forward and (w if left else v) == 0:
                     # Made for nothing, and dropped with what is not needed.
                     continue
-                target = i if forward else lefts[i] if left else rights[i]
+                target = i if forward else a if left else b
                 ref = contributions[k, 1]
                 value = operand(ref, 0, 0, 0, w, v, 0) if ref < OWN_LINES else base + ref - OWN_LINES
                 positive = contributions[k, 2] > 0
@@ -81,85 +80,61 @@ def derive(
                 if before == 0 and positive:
                     word[lane, target] = value
                     continue
-                ops[count] = negative if before == 0 else add if positive else subtract
-                lefts[count] = value if before == 0 else before
-                rights[count] = 0 if before == 0 else value
-                constants[count] = 0.0
-                origins[count] = i
+                records[count, 0], records[count, 3] = negative if before == 0 else add if positive else subtract, i
+                records[count, 1], records[count, 2] = (value, 0) if before == 0 else (before, value)
+                numbers[count, 3] = 0.0
                 word[lane, target] = count
                 count += 1
     return count
 
 
-@compiled_on_arrays(
-    "void(int64, int64, int32[::1], int32[::1], int32[::1], float64[::1], int64[::1], int8[::1], int32[::1], int64[::1], int32[::1], int32[::1])"
-)
-def number_values(first, count, ops, lefts, rights, constants, bits, fixed, alias, opcodes, latest, table):
+@compiled_on_arrays("void(int64, int64, int64, int32[:, ::1], float64[:, ::1], int64[:, ::1], int8[::1], int32[::1], int64[::1], int32[::1])")
+def number_values(first, count, interleaved, records, numbers, bits, fixed, alias, opcodes, table):
     """Fold and share scalar instructions from slot `first` on; those before it are shared with.
 
     ``alias[i]`` becomes the slot that stands for slot i.  Where `fixed`, a slot is a leaf
-    with the value ``constants[i]``; an instruction that turns out to be one becomes such a
-    leaf.  `bits` are the same memory as `constants`.  ``latest[i]``: no slot before `first`
-    that comes after this one stands for slot i.  `table` is all zeros, its size a power of
-    two of at least ``2 * count``.
+    whose constant is its value; an instruction that turns out to be one becomes such a
+    leaf.  `numbers` and `bits` are the same memory as `records`.  If they are `interleaved`, no slot before `first` stands for one that is made
+    for an earlier one.  `table` is all zeros, its size a power of two of at least ``2 * count``.
     """
     add, subtract, multiply, negative, absolute = opcodes[0], opcodes[1], opcodes[2], opcodes[3], opcodes[4]
     mask = table.size - 1
     for i in range(1, count):
-        op = ops[i]
+        op = records[i, 0]
         alias[i] = i
         if op >= FIRST_ARRAY or op <= SCALAR_LEAF and fixed[i] == 0:
             continue
-        a, b = alias[lefts[i]], alias[rights[i]]
+        a, b = alias[records[i, 1]], alias[records[i, 2]]
         if i >= first and op != SCALAR_LEAF:
             of_a, of_b = a == 0 or fixed[a] == 1, b == 0 or fixed[b] == 1
-            x, y = constants[i if a == 0 else a], constants[i if b == 0 else b]
+            x, y = numbers[i if a == 0 else a, 3], numbers[i if b == 0 else b, 3]
             product = op == multiply or op == absolute
             if of_a and of_b and (product or op == add or op == subtract or op == negative):
                 if product:
                     value = 0.0 if op == absolute and (x == 0.0 or y == 0.0) else x * y
                 else:
                     value = x + y if op == add else x - y if op == subtract else -x
-                op = ops[i] = SCALAR_LEAF
-                fixed[i], constants[i] = 1, value
+                op = records[i, 0] = SCALAR_LEAF
+                fixed[i], numbers[i, 3] = 1, value
                 a = b = 0
             elif product and (of_a and x == 1.0 or of_b and y == 1.0):
                 alias[i] = b if of_a else a
                 continue
             elif op == absolute and (of_a and 0.0 < abs(x) < np.inf or of_b and 0.0 < abs(y) < np.inf):
                 # Only what is not finite times zero is something else than the product.
-                op = ops[i] = multiply
+                op = records[i, 0] = multiply
             elif (op == add or op == multiply) and 0 < b < a:
                 a, b = b, a
-            lefts[i], rights[i] = a, b
-        key = bits[i]
+            records[i, 1], records[i, 2] = a, b
+        key, latest = bits[i, 3], records[i, 3] if interleaved else first
         bucket = (mix((a << 32) ^ (b << 8) ^ op, key) >> HIGH) & mask
         while True:
             j = table[bucket]
             if j == 0:
                 table[bucket] = i
                 break
-            if ops[j] == op and lefts[j] == a and rights[j] == b and bits[j] == key:
-                if i >= first and (j >= first or j <= latest[i] or op == SCALAR_LEAF):
+            if records[j, 0] == op and records[j, 1] == a and records[j, 2] == b and bits[j, 3] == key:
+                if i >= first and (j >= first or j <= latest or op == SCALAR_LEAF):
                     alias[i] = j
                 break
             bucket = (bucket + 1) & mask
-
-
-@compiled_on_arrays("void(int64, int64, int32[::1], int32[::1], int32[::1], int64[::1], int32[::1], int32[::1], int8[::1])")
-def sweep_needed(first, count, ops, lefts, rights, starts, operands, item_of, needed):
-    """Mark in `needed`, from `count` down to `first`, what the slots marked already depend on.
-
-    Item k reads ``operands[starts[k]:starts[k + 1]]``; ``item_of[slot]`` is its number or -1.
-    """
-    for i in range(count - 1, first - 1, -1):
-        if needed[i] == 0:
-            continue
-        k = item_of[i]
-        if k >= 0:
-            for j in range(starts[k], starts[k + 1]):
-                if operands[j] > 0:
-                    needed[operands[j]] = 1
-        elif ops[i] > SCALAR_LEAF and ops[i] < FIRST_ARRAY:
-            needed[lefts[i]] = needed[rights[i]] = 1
-    needed[0] = 1

@@ -51,11 +51,10 @@ class Tables:
         """The number of the array `values`."""
         values = np.ascontiguousarray(values)
         key = (values.dtype.char, values.tobytes())
-        number = self._known.get(key)
-        if number is None:
-            number = self._known[key] = len(self.arrays)
+        if key not in self._known:
+            self._known[key] = len(self.arrays)
             self.arrays.append(values)
-        return number
+        return self._known[key]
 
 
 class LoopNode:
@@ -132,15 +131,10 @@ class Body:
 
     def counter(self, depth):
         """The counter of the loop at `depth` in each execution."""
-        counter = self._counters.get(depth)
-        if counter is None:
+        if depth not in self._counters:
             level = self.levels[depth]
-            counter = self._counters[depth] = self.runs[depth] if level.ragged else self.runs[depth] % level.extent
-        return counter
-
-    def execution(self, depth):
-        """The execution number of the enclosing body of `depth` loops."""
-        return self.runs[depth - 1] if depth else np.zeros(self.count, np.int64)
+            self._counters[depth] = self.runs[depth] if level.ragged else self.runs[depth] % level.extent
+        return self._counters[depth]
 
     @cached_property
     def starts(self):

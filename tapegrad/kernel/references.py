@@ -35,6 +35,7 @@ loop: the gradient ``[da, dx[0], dx[1], ..., dx[99]]``, gathered from single adj
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 
@@ -102,12 +103,11 @@ class Spilled:
     spot: AffineIndex
 
 
-@dataclass(eq=False)
-class Gathered:
-    """All operands of an instruction that puts scalars side by side."""
+class Gathered(list):
+    """All operands of an instruction that puts scalars side by side.
 
-    #: Of what one loop copies each: that loop (None: a single operand), what is copied in it, and the spot of its place.
-    pieces: list
+    Of what one loop copies each: that loop (None: a single operand), what is copied in it, and the spot of its place.
+    """
 
 
 class Phi:
@@ -183,9 +183,7 @@ class References:
                 t.operands = [self.single(r) for r in columns.operands[begin:end].tolist()]
             else:
                 starts = first[t.members]
-                for k in range(end - begin):
-                    refs = columns.operands[starts + k]
-                    t.operands.append(self.describe(refs, t.body, t.position, t.members))
+                t.operands = [self.describe(columns.operands[starts + k], t.body, t.position, t.members) for k in range(end - begin)]
         for t in self.templates:
             give_way()
             for what in t.operands:
@@ -216,7 +214,7 @@ class References:
             what.level.carries[what] = None
             self.use(what.init)
         elif type(what) is Gathered:
-            for _, copied, _ in what.pieces:
+            for _, copied, _ in what:
                 self.use(copied)
         elif type(what) is Phi:
             self.pooled[what] = None
@@ -226,14 +224,14 @@ class References:
     # -- one column -----------------------------------------------------------------
     def gathered(self, refs, body, position, time):
         """`Gathered` of scalars that are read once, at `time`, before node `position` of `body`."""
-        result = Gathered([])
+        result = Gathered()
         for at in pieces(self, refs):
             if len(at) == 1:
-                result.pieces.append((None, self.single(int(refs[at[0]])), AffineIndex(int(at[0]))))
+                result.append((None, self.single(int(refs[at[0]])), AffineIndex(int(at[0]))))
                 continue
             level = LoopNode(body, position, len(at))
             what = self.describe(refs[at], level.body, 0, np.repeat(time, len(at)))
-            result.pieces.append((level, what, level.body.fit(at, self.tables)))
+            result.append((level, what, level.body.fit(at, self.tables)))
         return result
 
     def single(self, r):
@@ -360,10 +358,9 @@ class References:
         # A large one is not copied: what has the same place is the same.
         large = data.nbytes > _LARGE
         key = (data.dtype.char, data.size, data_address(data)) if large else (data.dtype.char, data.tobytes())
-        buffer = self._constants.get(key)
-        if buffer is None:
-            buffer = self._constants[key] = ir.Buffer(ir.CONSTANT, data.size, data.dtype.char, data=data)
-        return buffer
+        if key not in self._constants:
+            self._constants[key] = ir.Buffer(ir.CONSTANT, data.size, data.dtype.char, data=data)
+        return self._constants[key]
 
 
 #: Bytes from which on an array is large.
@@ -388,18 +385,13 @@ def _latest(t, body, times):
     """The execution of `t` last before `times`, where `t` reaches `body`."""
     depth = len(t.body.levels)
     if depth <= len(body.levels) and _common(t.body, body) == depth:
-        return body.execution(depth)
+        return body.runs[depth - 1] if depth else np.zeros(body.count, np.int64)
     return np.searchsorted(t.members, times) - 1
 
 
 def _common(one, two):
     """The number of loops that two bodies share."""
-    depth = 0
-    for a, b in zip(one.levels, two.levels):
-        if a is not b:
-            break
-        depth += 1
-    return depth
+    return len(list(takewhile(lambda pair: pair[0] is pair[1], zip(one.levels, two.levels))))
 
 
 #: Uneven stretches of one owner are one loop over a table if there are more of them than this.

@@ -1,6 +1,5 @@
 """The adjoints, or the tangents, of scalar instructions of a store, written right behind them: compiled walks over records.
 
-`mark`      marks what lies on the way up from the wanted slots, or on the way down from the roots.
 `write`     writes what the templates (`kernel.templates`) of the marked instructions say, with values and place: adjoints from the root
             down, or tangents from the lowest slot up.
 `entry_of`  finds what was chosen for a constant.
@@ -10,10 +9,9 @@ folded, so that the derivative of ``3 * x`` is the number 3, as if Python had mu
 """
 
 from ..codegen.compile import compiled, helper
-from ..codegen.memory import call4_int, double_at, int_at, load_byte, load_int32, set_double_at, set_int_at, store_byte, store_int32
-from ..interpreter import program as P
-from ..interpreter.calls import SIZE, operand_slot
-from ..tape.layout import ARRAY_LEAF, CONSTANT, FIRST_ARRAY, OFFSET_AT, SCALAR_LEAF
+from ..codegen.memory import call4_int, double_at, int_at, load_byte, load_int32, set_double_at, set_int_at, store_int32
+from ..interpreter.calls import SIZE
+from ..tape.layout import CONSTANT, FIRST_ARRAY, OFFSET_AT, SCALAR_LEAF
 from ..tape.store import WORDS as STORE_WORDS
 from .expand import OWN_LINES, operand
 
@@ -39,42 +37,17 @@ LONGEST = 64
 ENTRIES, ENTRY = 8192, 4
 
 
-@compiled("void(int64, int64, int64, int64, int64, int64, int64)")
-def mark(records, low, first, last, marks, table, step):
-    """Mark, from slot `first` to `last`, what depends on the marked slots (`step` is 1) or what these depend on (-1): a byte for each from slot `low` on."""
-    for n in range((last - first) * step + 1):
-        i = first + n * step
-        op = load_int32(records + SIZE * i)
-        if op <= SCALAR_LEAF or ARRAY_LEAF <= op < 2 * ARRAY_LEAF:
-            continue
-        operands = 2
-        if FIRST_ARRAY <= op < ARRAY_LEAF:
-            operands = int_at(table + P.ROW_BYTES * (op - FIRST_ARRAY) + P.ROW_OPERANDS, 0)
-        for k in range(operands):
-            slot = operand_slot(records, i, k)
-            if slot >= low and load_byte(marks + (slot if step > 0 else i) - low) != 0:
-                store_byte(marks + (i if step > 0 else slot) - low, 1)
-
-
 @helper
 def _folded(op, x, y, arithmetic):
     """An operation on constants, and whether it is one that can be done here."""
     add, subtract, multiply = int_at(arithmetic, 0), int_at(arithmetic, 1), int_at(arithmetic, 2)
     negative, absolute, divide = int_at(arithmetic, 3), int_at(arithmetic, 4), int_at(arithmetic, 5)
-    if op == add:
-        return x + y, True
-    if op == subtract:
-        return x - y, True
-    if op == multiply:
-        return x * y, True
-    if op == negative:
-        return -x, True
-    if op == absolute:
+    if op == multiply or op == absolute:
         product = x * y
-        return 0.0 if product - product != 0.0 and (x == 0.0 or y == 0.0) else product, True
+        return 0.0 if op == absolute and product - product != 0.0 and (x == 0.0 or y == 0.0) else product, True
     if op == divide and y != 0.0:
         return x / y, True
-    return 0.0, False
+    return x + y if op == add else x - y if op == subtract else -x, op == add or op == subtract or op == negative
 
 
 @helper

@@ -173,11 +173,8 @@ class _Placement:
         if versions[0][2]:
             raise _Unsound
         first, operands = columns.first, columns.operands
-        for k in range(1, len(versions)):
-            time, i, write = versions[k]
-            if write and operands[first[i]] != versions[k - 1][1]:
-                raise _Unsound
-            if last[k - 1] > time or last[k - 1] == time and not write:
+        for (_, before, _), (time, i, write), read in zip(versions, versions[1:], last):
+            if write and operands[first[i]] != before or read > time or read == time and not write:
                 raise _Unsound
 
 

@@ -12,8 +12,7 @@ import math
 import numpy as np
 
 from ..program.ports import inputs_of
-from ..program.trace import GUARD
-from ..tape.meta import SCALAR, c_strides, laid_out
+from ..tape.meta import SCALAR
 from .adjoint import Adjoint, Derivation
 from .terms import Term
 from .writing import CONCATENATE, STACK, Writer, close, with_flat_stacks
@@ -55,7 +54,9 @@ class Tangents(Derivation):
 
     def run(self):
         """The finished tape."""
-        self._enter()
+        for port in inputs_of(self.tape):
+            for piece in self.entered(port):
+                self._set(*piece)
         pushed = self._pushed(1)
         return close(self.writer, [*self.tape.outputs, *pushed] if self.writer.again else pushed)
 
@@ -63,38 +64,15 @@ class Tangents(Derivation):
         """Slots and descriptions (or constants) of the tangents of the outputs, from those of a cut; `seeds` of each lane, None for zero."""
         for lane, of_lane in enumerate(seeds):
             for (slot, meta), seed in zip(cut.values, of_lane):
-                if seed is not None and meta is SCALAR:
-                    self.word[lane, slot] = seed.slot
-                elif seed is not None:
-                    self.terms[lane][slot] = seed
+                if seed is not None:
+                    self._set(lane, slot, meta, seed)
         return self._pushed(cut.position + 1)
 
     def _pushed(self, low):
         """The tangents of the outputs, by the instructions from `low` on."""
-        tape, writer = self.tape, self.writer
-        writer.reserve(int(self.plan.room[-1]) * self.lanes)
-        for item in tape.items:
-            if item.slot < low:
-                continue
-            self.scalars(low, item.slot - 1)
-            low = item.slot + 1
-            if tape.active[item.slot]:
-                self._item(item)
-        self.scalars(low, len(tape.records) - 1)
-        writer.origin = len(tape.records) - 1
-        return [self._result(slot, meta) for slot, meta in tape.outputs]
-
-    def _enter(self):
-        """Leaves for the tangents of the arguments."""
-        tape, writer = self.tape, self.writer
-        for port in inputs_of(tape):
-            meta, shape = port.meta, (self.lanes, *port.shape)
-            whole = Term(writer, writer.argument(laid_out(shape, meta.char), whole=bool(port.slot)), shape, meta.char)
-            for lane in range(self.lanes):
-                for position, slot in port.elements:
-                    self.word[lane, slot] = writer.element(lane * meta.size + position)
-                if port.slot:
-                    self.terms[lane][port.slot] = whole.strided(meta.shape, c_strides(meta.shape, 1), lane * meta.size)
+        self.writer.reserve(int(self.plan.room[-1]) * self.lanes)
+        self.walk(low, len(self.tape.records) - 1)
+        return [self._result(slot, meta) for slot, meta in self.tape.outputs]
 
     def _of(self, lane, slot):
         """The tangent of a slot, or None."""
@@ -102,11 +80,13 @@ class Tangents(Derivation):
             return None
         return self.term(self.word[lane, slot]) if self.tape.metas[slot] is SCALAR else self.terms[lane].get(slot)
 
-    def _item(self, item):
-        if item.entry.kind != GUARD:
-            self.call(item, self._lanes, item)
+    def _set(self, lane, slot, meta, tangent):
+        if meta is SCALAR:
+            self.word[lane, slot] = self.slot(tangent)
+        else:
+            self.terms[lane][slot] = tangent
 
-    def _lanes(self, item):
+    def entry(self, item):
         """The tangents of the result of an entry."""
         writer, entry, row = self.writer, item.entry, item.entry.function
         slots = row.slots(len(item.operands))
@@ -123,13 +103,8 @@ class Tangents(Derivation):
             else:
                 tangents = [self._of(lane, item.operands[k]) for k in slots]
                 tangent = row.tangent(tangents, operands, Term.of(writer, item.slot), attrs)
-            if tangent is None:
-                continue
-            tangent = tangent.as_tangent(entry.meta)
-            if entry.meta is SCALAR:
-                self.word[lane, item.slot] = self.slot(tangent)
-            else:
-                self.terms[lane][item.slot] = tangent
+            if tangent is not None:
+                self._set(lane, item.slot, entry.meta, tangent.as_tangent(entry.meta))
 
     def _result(self, slot, meta):
         """The tangents of one output, all lanes."""
@@ -170,13 +145,9 @@ def product(tape, cut):
 def _units(writer, meta, begin, lanes):
     """The seeds of one value of a cut in each lane, from its first one on: unit vectors, or None."""
     seeds = [None] * lanes
-    for k in range(meta.size):
-        if meta.shape == () and meta.char == "d":
-            seeds[begin + k] = Term(writer, writer.fixed(1.0), (), "d")
-        else:
-            unit = np.zeros(meta.size, meta.char)
-            unit[k] = 1.0
-            seeds[begin + k] = Term(writer, writer.constant(unit.reshape(meta.shape)), meta.shape, meta.char)
+    for k, unit in enumerate(np.eye(meta.size, dtype=meta.char)):
+        slot = writer.fixed(1.0) if meta.shape == () and meta.char == "d" else writer.values.add(unit.reshape(meta.shape))
+        seeds[begin + k] = Term(writer, slot, meta.shape, meta.char)
     return seeds
 
 
@@ -184,7 +155,7 @@ def _columns(writer, results, lanes):
     """The tangents of all outputs beside each other, as a `Term` (elements, lanes)."""
     parts = []
     for slot, what in results:
-        term = Term.of(writer, slot or writer.constant(what))
+        term = Term.of(writer, slot or writer.values.add(what))
         if term.size:
             parts.append(term.reshape((lanes, term.size // lanes)))
     if len(parts) > 1:

@@ -24,7 +24,7 @@ from ..rules import by_opcode
 from ..rules import lang as L
 from ..tape.layout import FIRST_ARRAY, SCALAR_LEAF
 from .reasons import NotLowered
-from .terms import Term, choice
+from .terms import Term
 
 #: Operands of a template's instructions; 0 is the constant.
 X, Y, Z, W, V, FIRST = 1, 2, 3, 4, 5, 6
@@ -138,7 +138,7 @@ class Template:
             if chosen.number is not None:
                 product = self.product(yes if chosen.number else no)
                 return product and (product[0], sign * product[1])
-            value = choice(chosen, self._signed(self.product(yes)), self._signed(self.product(no)), self._factor._instruction)
+            value = self._factor._choice(chosen, self._signed(self.product(yes)), self._signed(self.product(no)))
             return None if value is None else (value, sign)
         factor = self.value(partial)
         if factor.number in (0.0, 1.0, -1.0):
@@ -228,10 +228,10 @@ class TemplatePlan:
     ----------
     tape : FinishedTape
         What is active in it needs an adjoint, or has a tangent.
-    writer : Writer
-        That holds it.  In what is differentiated again, zero times infinity is zero in products with adjoints or tangents.
     forward : bool
         Whether the templates are those of tangents.
+    again : bool
+        As of `Writer`: zero times infinity is zero in products with adjoints or tangents.
 
     Attributes
     ----------
@@ -250,15 +250,15 @@ class TemplatePlan:
         Some derivative has no row; its instruction is named.
     """
 
-    def __init__(self, tape, writer, forward):
-        self.tape, self.constants, self.forward, self.again = tape, writer.constants, forward, writer.again
-        ops, active = writer.ops[: writer.first], tape.active
+    def __init__(self, tape, forward, again):
+        self.tape, self.constants, self.forward, self.again = tape, tape.records["constant"], forward, again
+        ops, active = tape.records["op"], tape.active
         self.template = np.zeros(len(ops), np.int32)
         self.pools = np.zeros(len(ops), np.int64)
         self._pool, self._filled, self._templates = [np.zeros(1)], 1, TemplateColumns()
         scalar = (ops > SCALAR_LEAF) & (ops < FIRST_ARRAY) & active
         slots = np.flatnonzero(scalar)
-        a, b = writer.lefts[slots], writer.rights[slots]
+        a, b = tape.records["a"][slots], tape.records["b"][slots]
         codes = (ops[slots] << 4) | active[a] * WANT_X | active[b] * WANT_Y | (a == 0) * FIXED_X | (b == 0) * FIXED_Y
         present = np.flatnonzero(np.bincount(codes)) if len(slots) else ()
         for code in present:

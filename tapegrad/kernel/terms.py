@@ -17,31 +17,10 @@ from ..rules.shapes import promoted
 from ..tape.meta import SCALAR, c_strides
 from .reasons import NotLowered
 
-#: Comparison -> row that gives it as a number, and whether its operands are swapped.
-COMPARISONS = {
-    "lt": ("is_less", False), "gt": ("is_less", True), "le": ("is_less_equal", False), "ge": ("is_less_equal", True),
-    "eq": ("is_equal", False),
+#: Condition -> row that gives it as a number; "gt" and "ge" swap their operands.
+CONDITIONS = {
+    "lt": "is_less", "gt": "is_less", "le": "is_less_equal", "ge": "is_less_equal", "eq": "is_equal", "and": "multiply", "isnan": "is_nan",
 }  # fmt: skip
-
-
-def choice(condition, yes, no, emit):
-    """Instructions, by `emit`, of one of two values; of these None is zero."""
-    parts = [emit(row, condition, value) for row, value in (("if_true", yes), ("if_false", no)) if value is not None]
-    return None if not parts else parts[0] if len(parts) == 1 else emit("add", *parts)
-
-
-def condition(name, args, emit, one):
-    """Instructions, by `emit`, of a condition, as a number that is 1 or 0; None if `name` is no condition.  `one` is the number 1."""
-    if name in COMPARISONS:
-        row, swapped = COMPARISONS[name]
-        return emit(row, *(args[::-1] if swapped else args))
-    if name == "ne" or name == "not":
-        return emit("subtract", one, condition("eq", args, emit, one) if name == "ne" else args[0])
-    if name == "or":
-        return emit("add", args[0], emit("if_false", *args))
-    row = {"and": "multiply", "isnan": "is_nan"}.get(name)
-    return None if row is None else emit(row, *args)
-
 
 
 class Term(RuleArray):
@@ -112,7 +91,7 @@ class Term(RuleArray):
         """The reference that an entry has to this operand."""
         if self.number is not None and self.slot == 0:
             uniform = self.number if self.is_scalar else np.broadcast_to(np.asarray(self.number, self.char), self.shape)
-            self.slot = self.writer.constant(uniform)
+            self.slot = self.writer.values.add(uniform)
         return self.slot
 
     def _number(self, number, shape=(), char="d"):
@@ -154,13 +133,24 @@ class Term(RuleArray):
 
     def _scalar(self, name, args):
         """A scalar instruction, or two where there is a choice; conditions are 1 or 0."""
+        emit = self._instruction
         if name == "select":
-            chosen = choice(args[0], *[None if value.number == 0.0 else value for value in args[1:]], self._instruction)
+            chosen = self._choice(args[0], *[None if value.number == 0.0 else value for value in args[1:]])
             return self._number(0.0) if chosen is None else chosen
-        written = condition(name, args, self._instruction, self._number(1.0))
-        if written is not None:
-            return Term(self.writer, written.slot, (), "c")
-        return self._instruction(_row(name, self.writer.again).name, *args)
+        if name in CONDITIONS:
+            written = emit(CONDITIONS[name], *(args[::-1] if name in ("gt", "ge") else args))
+        elif name == "ne" or name == "not":
+            written = emit("subtract", self._number(1.0), self._scalar("eq", args) if name == "ne" else args[0])
+        elif name == "or":
+            written = emit("add", args[0], emit("if_false", *args))
+        else:
+            return emit(_row(name, self.writer.again).name, *args)
+        return Term(self.writer, written.slot, (), "c")
+
+    def _choice(self, condition, yes, no):
+        """One of two scalars; of these None is zero."""
+        parts = [self._instruction(row, condition, value) for row, value in (("if_true", yes), ("if_false", no)) if value is not None]
+        return self._instruction("add", *parts) if len(parts) > 1 else parts[0] if parts else None
 
     def _instruction(self, name, *args):
         slots = [a.slot if a.number is None else 0 for a in args]
@@ -196,12 +186,12 @@ class Term(RuleArray):
 
     def _condition(self):
         """A condition on scalars as one bool."""
-        zero = self.writer.constant(0.0)
+        zero = self.writer.values.add(0.0)
         return Term(self.writer, self.writer.host(np.not_equal, (self.slot, zero), (), "?"), (), "?", like="d")
 
     def constant(self, array):
         array = np.ascontiguousarray(array, self.char if self.char in "df" else "d")
-        return Term(self.writer, self.writer.constant(array), array.shape, array.dtype.char)
+        return Term(self.writer, self.writer.values.add(array), array.shape, array.dtype.char)
 
     def own(self):
         # Then a write to this value's memory needs no copy of all of it.

@@ -1,7 +1,6 @@
 """A tape that grows by derivative instructions, and what makes a `FinishedTape` of it.
 
-Slots of the forward tape keep their numbers; what is made comes after them, in
-columns (opcode, operands, constant, forward slot it is made for) and entries.
+Slots of the forward tape keep their numbers; what is made comes after them, in records (`kernel.expand`) and entries.
 Nothing is computed: an entry has a description of its result, no value.
 
 `close`, the last step of `kernel.adjoint` and `kernel.tangents`, tidies up: what a `Writer` holds is shared, folded, without dead
@@ -15,23 +14,23 @@ from dataclasses import replace
 import numpy as np
 
 from ..program.finish import FinishedTape, Item, ReplayGuard, continuations, key_of
-from ..program.trace import GUARD, HOST, ROW, Entry, HostCall, HostOperand
+from ..program.numbering import data_address, spread
+from ..program.trace import GUARD, HOST, ROW, Constants, Entry, HostCall, HostOperand
 from ..rules import BY_NAME, ROWS
 from ..rules.table import described
-from ..tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED
+from ..tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, RECORD, SCALAR_LEAF, TRACED
 from ..tape.meta import SCALAR, laid_out, meta_of
 from ..tape.store import RECORD_DTYPE
 from . import expand as T
 
 STACK, CONCATENATE, SELECT, CLONE = (BY_NAME[name] for name in ("stack", "concatenate", "select", "clone"))
-#: Positions in a record, and attributes of one element.
-_OP, _A, _B, _VALUE, _CONSTANT = (RECORD_DTYPE.names.index(name) for name in ("op", "a", "b", "value", "constant"))
+#: Attributes of one element.
 _ELEMENT = (("shape", ()), ("strides", ()))
 _ARITHMETIC = np.array([BY_NAME[name].opcode for name in ("add", "subtract", "multiply", "negative", "absolute_product")])
 
 
 class Writer:
-    """The columns and entries.
+    """The records and entries.
 
     Parameters
     ----------
@@ -43,12 +42,12 @@ class Writer:
 
     Attributes
     ----------
-    ops, lefts, rights, constants, origins : ndarray
-        Columns, of which the first `count` entries are used.
+    buffer : bytearray
+        Records, of which the first `count` are used.
     entries : list of Item
         What is made.
-    values : list
-        Floats and arrays, named by negative numbers from -1; those of the tape first.
+    values : Constants
+        Those of the tape first.
     guards : list of ReplayGuard
         What is decided in what is made.
     inputs : list of (int, Meta, list of (int, int))
@@ -61,34 +60,24 @@ class Writer:
 
     def __init__(self, tape, interleaved=False, again=False):
         self.tape, self.interleaved, self.again = tape, interleaved, again
-        records = tape.records
-        self.first = self.count = len(records)
-        self.ops, self.lefts, self.rights, self.constants = (
-            np.ascontiguousarray(records[name]) for name in ("op", "a", "b", "constant")
-        )
-        self.origins = np.arange(self.count, dtype=np.int32)
-        self.entries, self.values, self.inputs, self.guards = [], list(tape.constants), [], []
+        self.first = self.count = len(tape.records)
+        self.buffer = bytearray(tape.records.tobytes())
+        np.frombuffer(self.buffer, RECORD_DTYPE)["offset"] = np.arange(self.count)
+        self.entries, self.values, self.inputs, self.guards = [], Constants(tape.constants), [], []
         self.metas, self.placed = {}, {}
         self.origin = 0
-        self._numbers = {}
         self._known = {self._key(i.entry, i.operands): i.slot for i in tape.items}
 
     def reserve(self, more):
         """Make room for `more` instructions."""
-        size = len(self.ops)
+        size = len(self.buffer) // RECORD.size
         if self.count + more > size:
-            grown = max(self.count + more, size + size // 2 + 64)
-            for name in ("ops", "lefts", "rights", "constants", "origins"):
-                column = getattr(self, name)
-                setattr(self, name, np.concatenate([column, np.zeros(grown - size, column.dtype)]))
+            self.buffer += bytes(RECORD.size * (max(self.count + more, size + size // 2 + 64) - size))
 
     def _append(self, op, a, b, constant):
-        if self.count == len(self.ops):
-            self.reserve(1)
-        slot = self.count
-        self.ops[slot], self.lefts[slot], self.rights[slot], self.constants[slot] = op, a, b, constant
-        self.origins[slot] = self.origin
-        self.count = slot + 1
+        self.reserve(1)
+        slot, self.count = self.count, self.count + 1
+        RECORD.pack_into(self.buffer, RECORD.size * slot, op, a, b, self.origin, 0.0, constant)
         return slot
 
     def scalar(self, row, a, b=0, constant=0.0):
@@ -101,8 +90,8 @@ class Writer:
 
     def number_of(self, slot):
         """The value of a leaf made by `fixed`; else None."""
-        is_fixed = slot >= self.first and slot not in self.metas and self.ops[slot] == SCALAR_LEAF
-        return float(self.constants[slot]) if is_fixed else None
+        op, *_, constant = RECORD.unpack_from(self.buffer, RECORD.size * slot)
+        return constant if slot >= self.first and slot not in self.metas and op == SCALAR_LEAF else None
 
     def argument(self, meta, whole=True):
         """A further argument; returns the slot of its leaf (0 for an array that is not read whole)."""
@@ -150,20 +139,20 @@ class Writer:
         new = {0: 0}
 
         def reference(slot):
-            return new[slot] if slot >= 0 else self.constant(tape.constants[-1 - slot])
+            return new[slot] if slot >= 0 else self.values.add(tape.constants[-1 - slot])
 
         new.update((slot, inputs[k]) for k, slot in enumerate(tape.leaves) if slot)
         for k, position, slot in tape.elements:
             new[slot] = inputs[k] if tape.inputs[k] is SCALAR else self.entry(SELECT, (inputs[k],), _ELEMENT, position)
         items = {item.slot: item for item in tape.items}
-        for slot, record in enumerate(tape.records.tolist()):
-            item, op = items.get(slot), record[_OP]
+        for slot, (op, a, b, _, value, constant, _) in enumerate(tape.records.tolist()):
+            item = items.get(slot)
             if slot in new or op == CONTINUES:
                 continue
             if item is None and op == SCALAR_LEAF:
-                new[slot] = self.fixed(record[_VALUE])
+                new[slot] = self.fixed(value)
             elif item is None:
-                new[slot] = self._append(op, *(self._number(new[record[k]]) for k in (_A, _B)), record[_CONSTANT])
+                new[slot] = self._append(op, self._number(new[a]), self._number(new[b]), constant)
             else:
                 operands, entry = tuple(map(reference, item.operands)), item.entry
                 if entry.kind == GUARD:
@@ -174,24 +163,12 @@ class Writer:
                     self.entries.append(Item(new[slot], entry, operands, len(self.tape.guards) + len(self.guards)))
                     self.guards.append(replace(tape.guards[item.number], slot=operand))
                     continue
-                new[slot] = self._entry(Entry(entry.kind, entry.function, entry.attrs, operands, entry.differentiable, entry.integer, entry.meta), operands)
-        return [reference(slot) if slot else None if what is None else self.constant(what) for slot, what in tape.outputs]
+                new[slot] = self._entry(entry, operands)
+        return [reference(slot) if slot else None if what is None else self.values.add(what) for slot, what in tape.outputs]
 
     def _number(self, reference):
         """The slot of a number: a scalar instruction names no constants."""
         return self.fixed(float(self.values[-1 - reference])) if reference < 0 else reference
-
-    def constant(self, value):
-        """The negative number that names a constant float or array."""
-        if isinstance(value, float):
-            key = (value, np.copysign(1.0, value)) if value == value else "nan"
-            number = self._numbers.get(key)
-            if number is None:
-                self.values.append(value)
-                number = self._numbers[key] = -len(self.values)
-            return number
-        self.values.append(value)
-        return -len(self.values)
 
     def meta(self, slot):
         """The description of the value of a slot or constant."""
@@ -235,128 +212,97 @@ class _Closing:
     def __init__(self, writer, results):
         self.writer, self.tape, self.results = writer, writer.tape, results
         self.leaves = [slot for whole, _, parts in writer.inputs for slot in ([whole] if whole else []) + [s for _, s in parts]]
-        self.count = count = writer.count
-        self.ops, self.lefts, self.rights, self.constants = (
-            np.ascontiguousarray(c[:count]) for c in (writer.ops, writer.lefts, writer.rights, writer.constants)
-        )
+        self.count = writer.count
+        self.buffer = writer.buffer[: RECORD.size * writer.count]
+        self.records = np.frombuffer(self.buffer, RECORD_DTYPE)
         self.items, self.guards = [*self.tape.items, *writer.entries], [*self.tape.guards, *writer.guards]
 
     def run(self):
         self._number_values()
         self.results = [self._resolved(slot, what) for slot, what in self.results]
-        needed = self._needed()
-        return self._build(*self._number(needed))
+        return self._build(np.flatnonzero(self._needed()))
 
     def _number_values(self):
         """Fold constants, share what is the same; ``alias[i]`` stands for slot i."""
         tape, first = self.tape, self.writer.first
-        self.fixed = fixed = (self.ops == SCALAR_LEAF).astype(np.int8)
+        self.fixed = fixed = (self.records["op"] == SCALAR_LEAF).astype(np.int8)
         # Leaves that are arguments are no constants.
         fixed[[slot for _, _, slot in tape.elements]] = 0
         fixed[self.leaves] = 0
         constant = np.flatnonzero(fixed[:first])
-        self.constants[constant] = tape.records["value"][constant]
+        self.records["constant"][constant] = tape.records["value"][constant]
         self.alias = np.zeros(self.count, np.int32)
-        origins = self.writer.origins[: self.count]
-        latest = origins if self.writer.interleaved else np.full_like(origins, first)
-        bits = self.constants.view(np.int64)
-        T.number_values(
-            first, self.count, self.ops, self.lefts, self.rights, self.constants, bits, fixed, self.alias, _ARITHMETIC, latest,
-            np.zeros(1 << (2 * self.count).bit_length(), np.int32),
-        )
+        table = np.zeros(1 << (2 * self.count).bit_length(), np.int32)
+        T.number_values(first, self.count, int(self.writer.interleaved), *columns_of(self.buffer), fixed, self.alias, _ARITHMETIC, table)
 
     def _resolved(self, slot, what):
         """A result by the slot that stands for it, or as the constant it has turned out to be."""
         slot = int(self.alias[slot]) if slot else 0
-        return (0, float(self.constants[slot])) if slot and self.fixed[slot] else (slot, what)
+        return (0, float(self.records["constant"][slot])) if slot and self.fixed[slot] else (slot, what)
 
     def _needed(self):
         first, count = self.writer.first, self.count
         tape, again = self.tape, self.writer.again
         needed = np.zeros(count, np.int8)
         needed[:first] = not again
-        needed[self.leaves + tape.leaves + [slot for _, _, slot in tape.elements]] = 1
+        needed[[0, *self.leaves, *tape.leaves, *(slot for _, _, slot in tape.elements)]] = 1
         needed[[slot for item in self.items if item.entry.kind == GUARD for slot in (item.slot, *item.operands) if slot > 0]] = 1
         needed[[guard.slot for guard in self.guards]] = 1
         needed[[slot for slot, _ in self.results]] = 1
-        starts, operands, item_of = columns_of(self.items, count)
-        operands = _slots_by(self.alias, operands)
-        self.starts, self.operands = starts, operands
-        T.sweep_needed(1 if again else first, count, self.ops, self.lefts, self.rights, starts, operands, item_of, needed)
-        for slot in np.flatnonzero(self.ops == CONTINUES)[::-1].tolist():
+        self.operands, low = [_slots_by(self.alias, item.operands) for item in self.items], 1 if again else first
+        entries = [(item.slot, operands) for item, operands in zip(self.items, self.operands) if item.slot >= low]
+        spread(data_address(self.buffer), needed[low:], low, count - 1, entries[::-1], -1)
+        for slot in np.flatnonzero(self.records["op"] == CONTINUES)[::-1].tolist():
             needed[slot] = needed[slot + 1]
         return needed
 
-    def _number(self, needed):
-        """Old slots in the new order, and the new number of each."""
-        kept = np.flatnonzero(needed)
-        rank = np.where(kept == 0, 0, np.where(self.ops[kept] == SCALAR_LEAF, 1, np.where(self.ops[kept] == ARRAY_LEAF, 2, 3)))
-        order = kept[np.lexsort((self.writer.origins[kept], rank)) if self.writer.interleaved else np.argsort(rank, kind="stable")]
+    def _build(self, kept):
+        """The tape of the slots that are kept: leaves first, then instructions."""
+        writer, tape = self.writer, self.tape
+        ops, origins = self.records["op"][kept], self.records["offset"][kept]
+        rank = np.where(kept == 0, 0, np.where(ops == SCALAR_LEAF, 1, np.where(ops == ARRAY_LEAF, 2, 3)))
+        order = kept[np.lexsort((origins, rank)) if writer.interleaved else np.argsort(rank, kind="stable")]
+        #: The new number of each slot.
         new = np.zeros(self.count, np.int32)
         new[order] = np.arange(len(order))
-        return order, new
-
-    def _build(self, order, new):
-        writer, tape, first = self.writer, self.tape, self.writer.first
-        source = writer.origins[: self.count][order]
-        records = np.zeros(len(order), RECORD_DTYPE)
-        records["op"], records["constant"] = self.ops[order], self.constants[order]
+        records = self.records[order]
+        source = records["offset"].copy()
         scalar = (records["op"] > SCALAR_LEAF) & (records["op"] < FIRST_ARRAY)
-        records["a"], records["b"] = new[self.lefts[order]] * scalar, new[self.rights[order]] * scalar
+        records["a"], records["b"] = new[records["a"]] * scalar, new[records["b"]] * scalar
         records["offset"] = tape.records["offset"][source]
-        made = order >= first
-        records["value"][~made] = tape.records["value"][order[~made]]
         fixed = self.fixed[order] == 1
-        records["value"][fixed] = self.constants[order][fixed]
+        records["value"][fixed] = records["constant"][fixed]
         records["constant"][fixed] = 0.0
         special = {row.opcode for row in ROWS if row.calls_scipy}
         present = np.flatnonzero(np.bincount(records["op"][scalar])).tolist()
-
-        def number(slot):
-            return int(new[slot])
-
         metas = [SCALAR] * len(order)
         metas[0] = None
-        arrays = np.flatnonzero((self.ops >= FIRST_ARRAY) & (new > 0))
+        arrays = np.flatnonzero((self.records["op"] >= FIRST_ARRAY) & (new > 0))
         for slot, at in zip(arrays.tolist(), new[arrays].tolist()):
             metas[at] = writer.meta(slot)
-        operands = _slots_by(new, self.operands).tolist()
-        starts = self.starts.tolist()
         items = [
-            Item(number(item.slot), item.entry, tuple(operands[low:high]), item.number)
-            for item, low, high in zip(self.items, starts, starts[1:]) if new[item.slot]
+            Item(new.item(item.slot), item.entry, _slots_by(new, operands), item.number)
+            for item, operands in zip(self.items, self.operands) if new[item.slot]
         ]
         items.sort(key=lambda item: item.slot)
         asked = self.results if writer.again else (*tape.outputs, *self.results)
-        outputs = [(number(slot), what) if slot else (0, what) for slot, what in asked]
-        leaves = [number(slot) if slot else 0 for slot in tape.leaves]
-        elements = list(tape.elements)
-        for k, (whole, _, parts) in enumerate(writer.inputs, len(tape.inputs)):
-            leaves.append(number(whole))
-            elements += [(k, position, slot) for position, slot in parts]
-        at = new[[slot for _, _, slot in elements]].tolist() if elements else ()
-        elements = [(k, position, slot) for (k, position, _), slot in zip(elements, at)]
-        origins = np.asarray(tape.origins)[source]
+        made = [(k, position, slot) for k, (_, _, parts) in enumerate(writer.inputs, len(tape.inputs)) for position, slot in parts]
         return FinishedTape(
-            records=records, inputs=[*tape.inputs, *(meta for _, meta, _ in writer.inputs)], leaves=leaves, elements=elements,
-            items=items, constants=writer.values,
-            guards=[ReplayGuard(number(self.alias[g.slot]), g.how, g.seen, g.place) for g in self.guards],
-            outputs=outputs, metas=metas, origins=origins, code_runs=list(tape.code_runs),
+            records=records, inputs=[*tape.inputs, *(meta for _, meta, _ in writer.inputs)],
+            leaves=new[[*tape.leaves, *(whole for whole, _, _ in writer.inputs)]].tolist(),
+            elements=[(k, position, new.item(slot)) for k, position, slot in (*tape.elements, *made)], items=items, constants=writer.values,
+            guards=[ReplayGuard(new.item(self.alias[g.slot]), g.how, g.seen, g.place) for g in self.guards],
+            outputs=[(new.item(slot), what) for slot, what in asked], metas=metas, origins=np.asarray(tape.origins)[source], code_runs=list(tape.code_runs),
             special=tape.special or not special.isdisjoint(present), wanted=(*tape.wanted, *[False] * len(writer.inputs)),
             structure=tape.structure, forward_only=not writer.again,
         )
 
 
 def _slots_by(table, operands):
-    """Operands that are slots by a table of new ones; those below 0 are constants, of which there may be more than slots."""
-    return np.where(operands > 0, table[np.maximum(operands, 0)], operands)
+    """Operands that are slots by a table of new ones; those below 0 are constants."""
+    return tuple([table.item(o) if o > 0 else o for o in operands])
 
 
-def columns_of(items, count):
-    """Operands of items in columns: where those of each start, they, and the number of the item of each slot."""
-    starts = np.zeros(len(items) + 1, np.int64)
-    starts[1:] = np.cumsum([len(item.operands) for item in items])
-    operands = np.fromiter((o for item in items for o in item.operands), np.int32, int(starts[-1]))
-    item_of = np.full(count, -1, np.int32)
-    item_of[[item.slot for item in items]] = np.arange(len(items))
-    return starts, operands, item_of
+def columns_of(buffer):
+    """Records as rows of int32, of float64 and of int64 numbers."""
+    return [np.frombuffer(buffer, dtype).reshape(-1, RECORD.size // dtype().itemsize) for dtype in (np.int32, np.float64, np.int64)]

@@ -50,9 +50,7 @@ from .status import FINE, OTHER
 # S_CALLS                  how often the executable runs, each time with other fixed inputs and for other parts of the results
 # S_SPEC, S_TABLES         addresses: what the leaves have to be; for each run the addresses of what is fixed, and for each
 #                          output a place (the number of a result, NUMBER, NOWHERE) and the byte there
-(
-    S_EXECUTABLE, S_ARRAY, S_LEAVES, S_FIXED, S_OUTPUTS, S_NUMBERS, S_RESULTS, S_FRAME, S_CALLS, S_SPEC, S_TABLES,
-) = range(11)  # fmt: skip
+S_EXECUTABLE, S_ARRAY, S_LEAVES, S_FIXED, S_OUTPUTS, S_NUMBERS, S_RESULTS, S_FRAME, S_CALLS, S_SPEC, S_TABLES = range(11)
 SITE = 11
 NUMBER, NOWHERE = -1, -2
 

@@ -175,34 +175,27 @@ class Evaluation:
 
     def columns(self):
         """The blocks by tangent sweeps."""
-        walk = self.walk
-        ends = np.cumsum([p.size for p in walk.inputs])
-        return [
-            [_shaped(columns[end - argument.size : end].T, output, argument) for argument, end in zip(walk.inputs, ends)]
-            for output, columns in zip(walk.outputs, walk.columns())
-        ]
+        return self._blocks([part.T for part in _split(columns, self.walk.inputs)] for columns in self.walk.columns())
 
     def rows(self, cut=None):
         """The blocks by reverse sweeps, or multiplied out at a `Cut`."""
         walk = self.walk
-        ends, rows = np.cumsum([p.size for p in walk.outputs]), walk.rows() if cut is None else walk.product(cut)
-        return [
-            [_shaped(r[end - output.size : end], output, argument) for r, argument in zip(rows, walk.inputs)]
-            for output, end in zip(walk.outputs, ends)
-        ]
+        parts = [_split(rows, walk.outputs) for rows in walk.many(cut or False, None)]
+        return self._blocks([of_input[k] for of_input in parts] for k in range(len(walk.outputs)))
+
+    def _blocks(self, parts):
+        """The blocks out of the parts of the Jacobian, ``[output][input]``."""
+        walk = self.walk
+        return [[_shaped(part, output, argument) for part, argument in zip(row, walk.inputs)] for row, output in zip(parts, walk.outputs)]
 
     def _from_colours(self, compressed):
         """The blocks from one seed per colour."""
         walk = self.walk
         results = np.concatenate(walk.along(compressed), axis=1)
         collected, seeded = compressed.coordinates
-        outputs, inputs = (np.cumsum([p.size for p in ports]) for ports in (walk.outputs, walk.inputs))
-        whole = np.zeros((outputs[-1], inputs[-1]), results.dtype)
+        whole = np.zeros([sum(p.size for p in ports) for ports in (walk.outputs, walk.inputs)], results.dtype)
         whole[(collected, seeded) if compressed.forward else (seeded, collected)] = results[compressed.colour[seeded], collected]
-        return [
-            [_shaped(block, output, argument) for argument, block in zip(walk.inputs, np.split(rows, inputs[:-1], axis=1))]
-            for output, rows in zip(walk.outputs, np.split(whole, outputs[:-1]))
-        ]
+        return self._blocks(_split(rows, walk.inputs, 1) for rows in _split(whole, walk.outputs))
 
     def _recorded(self, mode, symmetric):
         """The blocks, on tensors: by columns or by rows."""
@@ -234,6 +227,11 @@ def _port(value):
     """A port like a tensor, dual number or plain value."""
     value = below(value) if isinstance(value, Differentiable) else normalise(np.asarray(value))
     return Port(meta_of(getattr(value, "_v", value)), 0)
+
+
+def _split(array, ports, axis=0):
+    """The parts of an array that belong to ports, one after the other along an axis."""
+    return np.split(array, np.cumsum([p.size for p in ports])[:-1], axis)
 
 
 def _shaped(block, output, argument):

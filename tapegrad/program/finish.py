@@ -45,7 +45,7 @@ from ..tape.meta import SCALAR, meta_of
 from ..tape.places import Place
 from ..tape.store import RECORD_DTYPE
 from .short_arrays import SHORT, ShortArrays, computes_with_short
-from .trace import FAILS, GUARD, HOST, ROW, by_value, may_raise
+from .trace import FAILS, GUARD, HOST, ROW, Constants, by_value, may_raise
 
 if TYPE_CHECKING:
     from .planned import MemoryPlan
@@ -77,25 +77,24 @@ class Item:
     number: int = -1
 
 
-class Pool:
-    """The workspaces in which a tape is replayed: as many as are in use at the same time."""
+class Pool(list):
+    """The workspaces in which a tape is replayed and which are not in use: as many as were at the same time."""
 
     def __init__(self, tape):
-        self.tape, self.pool = tape, []
+        self.tape = tape
 
     def take(self):
         """A workspace that nothing else uses."""
         try:
-            return self.pool.pop()
+            return self.pop()
         except IndexError:
             # Imported with the compiled code, which is loaded when something is first replayed.
             from .workspace import Workspace
 
             return Workspace(self.tape)
 
-    def give(self, workspace):
-        """Give a workspace back."""
-        self.pool.append(workspace)
+    #: Give a workspace back.
+    give = list.append
 
 
 @dataclass(eq=False, repr=False)
@@ -153,22 +152,11 @@ class FinishedTape:
         from . import numbering as passes  # loads compiled code
 
         active = bytearray(len(self.records))
-        for k, slot in enumerate(self.leaves):
-            if slot and self.wanted[k]:
-                active[slot] = True
-        for k, _, slot in self.elements:
-            if self.wanted[k]:
-                active[slot] = True
-        records, marks, first = passes.data_address(self.records), passes.data_address(active), 1
-        for item in self.items:
-            if item.slot > first:
-                passes.spread(records, marks, first, item.slot)
-            first, entry = item.slot + 1, item.entry
-            if entry.kind == ROW and entry.differentiable and entry.meta.char in "df":
-                for k in entry.function.slots(len(item.operands)):
-                    if item.operands[k] > 0 and active[item.operands[k]]:
-                        active[item.slot] = True
-        passes.spread(records, marks, first, len(active))
+        for k, slot in (*enumerate(self.leaves), *((k, slot) for k, _, slot in self.elements)):
+            active[slot] = slot > 0 and bool(self.wanted[k])
+        passing = [i for i in self.items if i.entry.kind == ROW and i.entry.differentiable and i.entry.meta.char in "df"]
+        entries = [(i.slot, [i.operands[k] for k in i.entry.function.slots(len(i.operands))]) for i in passing]
+        passes.spread(passes.data_address(self.records), active, 0, len(active) - 1, entries, 1)
         return np.frombuffer(active, bool)
 
     @property
@@ -388,26 +376,20 @@ class _Finisher(ShortArrays):
         self.address = self.view.ctypes.data
         self.length = trace.store.length
         self.entries = trace.entries
-        self.constants = list(trace.constants)
+        self.constants = Constants(trace.constants)
         self.input_of = {slot: k for k, slot in enumerate(trace.input_slots)}
 
     def run(self):
-        captured = self._captured()
         needed = self.needed()
-        elements = self._elements(needed)
-        self._number(needed, elements, captured)
+        self._number(needed, self._elements(needed), self._captured())
         return self._build()
 
     # -- what is needed ----------------------------------------------------------
     def _captured(self):
         """Leaves that are no arguments: define-by-run tensors the function captured, constants here."""
-        values = {}
-        for slot, reference, _ in self.trace.store.leaf_list:
-            if slot not in self.input_of:
-                leaf = reference()
-                require(leaf is not None, "a captured tensor is gone")
-                values[slot] = leaf._v
-        return values
+        captured = {slot: reference() for slot, reference, _ in self.trace.store.leaf_list if slot not in self.input_of}
+        require(all(leaf is not None for leaf in captured.values()), "a captured tensor is gone")
+        return {slot: leaf._v for slot, leaf in captured.items()}
 
     def needed(self):
         from . import numbering as passes  # loads compiled code
@@ -420,15 +402,8 @@ class _Finisher(ShortArrays):
         for slot, entry in entries.items():
             if entry.kind == GUARD or may_raise(entry):
                 needed[slot] = 1
-        marks, end = passes.data_address(needed), self.length
-        for slot in (*reversed(entries), 0):
-            if end > slot + 1:
-                passes.need(self.address, marks, slot + 1, end)
-            end = slot
-            if slot and needed[slot]:
-                for o in entries[slot].operands:
-                    if o > 0:
-                        needed[o] = 1
+        read = ((slot, entries[slot].operands) for slot in reversed(entries))
+        passes.spread(self.address, needed, 0, self.length - 1, read, -1)
         needed[0] = 0
         return needed
 
@@ -437,22 +412,15 @@ class _Finisher(ShortArrays):
 
     def _elements(self, needed):
         """Old slots that read one element of a float64 argument -> (argument, position)."""
-        elements = {}
-        metas = self.trace.input_metas
-        readers = {}
+        metas, elements = self.trace.input_metas, {}
+        readers = {t._i for t in self.outputs if self._live(t)}
         for slot, entry in self.entries.items():
-            if not needed[slot]:
-                continue
-            for o in entry.operands:
-                if o in self.input_of:
-                    one = entry.kind == ROW and entry.function is _SELECT and entry.meta is SCALAR
-                    if one and entry.differentiable and metas[self.input_of[o]].char == "d":
-                        elements[slot] = (self.input_of[o], entry.integer)
-                    else:
-                        readers[o] = True
-        for t in self.outputs:
-            if self._live(t) and t._i in self.input_of:
-                readers[t._i] = True
+            one = entry.kind == ROW and entry.function is _SELECT and entry.meta is SCALAR and entry.differentiable
+            for o in [o for o in entry.operands if o in self.input_of] if needed[slot] else ():
+                if one and metas[self.input_of[o]].char == "d":
+                    elements[slot] = (self.input_of[o], entry.integer)
+                else:
+                    readers.add(o)
         for slot, k in self.input_of.items():
             if metas[k] is not SCALAR and slot not in readers:
                 needed[slot] = 0
@@ -504,11 +472,7 @@ class _Finisher(ShortArrays):
                 new[slot] = add(ARRAY_LEAF, 0.0, metas_of_inputs[k], slot)
         for slot, value in captured.items():
             if needed[slot]:
-                if type(value) is float:
-                    new[slot] = add(SCALAR_LEAF, value, SCALAR, slot)
-                else:
-                    self.constants.append(value)
-                    new[slot] = -len(self.constants)
+                new[slot] = add(SCALAR_LEAF, value, SCALAR, slot) if type(value) is float else self.constants.add(value)
 
     def _number_instructions(self, needed):
         """Slots of instructions; the same one on the same operands gets no second one."""

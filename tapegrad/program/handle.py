@@ -107,9 +107,7 @@ class Handle:
 
     def __init__(self, executable, offsets=(0,), fixed=(), shape=(), data=()):
         described = [w for one in data for w in ([NUMBER] if one is None else [len(one), *one])]
-        self._held = [
-            np.array(part, np.int64) for part in (shape, described, offsets, [data_address(a) for a in fixed])
-        ]  # fmt: skip
+        self._held = [np.array(part, np.int64) for part in (shape, described, offsets, [data_address(a) for a in fixed])]
         self._fixed, self._executables = list(fixed), [executable]
         words = self.words = np.zeros(HANDLE, np.int64)
         words[H_ENTRY] = words[H_SWEEP] = plain_address(entry)

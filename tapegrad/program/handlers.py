@@ -20,7 +20,7 @@ from ..tape.places import PACKAGE
 ERRORS = (FloatingPointError, ZeroDivisionError, OverflowError, Warning)
 _LOADS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FAST", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW")
 _PAIRS = ("LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORROW")
-_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
+_ATTRIBUTES, _CHECKS = ("LOAD_ATTR", "LOAD_METHOD"), ("CHECK_EXC_MATCH", "CHECK_EG_MATCH")
 #: Behind these instructions nothing runs that stands there.  (That a generator is returned stands before all handlers.)
 _ENDS = ("RERAISE", "RAISE_VARARGS", "RETURN")
 _NOTHING = ("NOP", "CACHE", "RESUME", "PRECALL", "EXTENDED_ARG", "PUSH_NULL", "COPY_FREE_VARS", "NOT_TAKEN")
@@ -149,19 +149,15 @@ def _loads(one, names):
 
 def _checked(instructions, position):
     """The dotted names that an exception is compared with from `position` on, and the position of the comparison; None if it is not."""
-    names, k = [], position
-    while k < len(instructions):
-        one = instructions[k]
-        if one.opname in ("CHECK_EXC_MATCH", "CHECK_EG_MATCH"):
+    names = []
+    for k, one in enumerate(instructions[position:], position):
+        if one.opname in _CHECKS:
             return names, k
-        if _loads(one, names) or one.opname in ("LOAD_CONST", "BUILD_TUPLE", "COPY"):
-            pass
-        elif any(i.opname in ("CHECK_EXC_MATCH", "CHECK_EG_MATCH") for i in instructions[k : k + 8]) and one.opname in ("CALL", "BINARY_SUBSCR", "BINARY_OP"):
+        if not _loads(one, names) and one.opname not in ("LOAD_CONST", "BUILD_TUPLE", "COPY"):
+            if one.opname not in ("CALL", "BINARY_SUBSCR", "BINARY_OP") or not any(i.opname in _CHECKS for i in instructions[k : k + 8]):
+                return None
             # Computed classes: they are not known here.
             names.append(("...",))
-        else:
-            return None
-        k += 1
     return None
 
 

@@ -252,16 +252,15 @@ def back(loop, seeds, carry, captured, xs, z, result):
         release(q)
         release(p)
         return R.NO_MEMORY
-    length, captures, width = int_at(loop, S_CARRY), int_at(loop, S_CAPTURED), 8 * int_at(loop, S_CARRY)
+    captures, width = int_at(loop, S_CAPTURED), 8 * int_at(loop, S_CARRY)
     place(p, RESULT_BAR, seeds + width, 0)
     place(q, RESULT, scratch, 0)
     sums = result + width
     set_int_at(p, R.T_SUMS, sums)
     place(p, ELEMENT_BAR, sums + 8 * captures, 0)
     rows = int_at(p, R.T_ROWS)
-    for k in range(length):
+    for k in range(2 * int_at(loop, S_CARRY)):
         set_double_at(rows, k, 0.0)
-        set_double_at(rows + width, k, 0.0)
     copy_bytes(rows + (count & 1) * width, seeds, width)
     log = head + 8 * HEAD
     store = log + 8 * logged(loop)

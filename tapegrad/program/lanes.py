@@ -8,7 +8,7 @@ A chunk that meets a path which is not known ends there; the others go on, and i
 """
 
 from ..codegen.compile import compiled, helper
-from ..codegen.memory import allocate, c_function, double_at, int_at, release, set_double_at, set_int_at, store_double
+from ..codegen.memory import allocate, c_function, double_at, fill_bytes, int_at, release, set_double_at, set_int_at, store_double
 from ..rules.loops import ELEMENT_BAR, HEAD, RESULT_BAR
 from . import iterations as T
 from . import stretch as R
@@ -150,8 +150,7 @@ def back(loop, seeds, carry, captured, xs, z, result):
     if job == 0:
         return R.NO_MEMORY
     sums, chunks = int_at(job, J_SUMS), int_at(loop, T.S_CHUNKS)
-    for j in range(chunks * captures):
-        set_double_at(sums, j, 0.0)
+    fill_bytes(sums, 0, 8 * chunks * captures)
     why = run(job)
     for k in range(chunks):
         for j in range(captures):
@@ -193,7 +192,6 @@ def back_call(args, dims, steps, loop):
     # (Where nothing is carried, each iteration writes the adjoints of its element.)
     if int_at(loop, T.S_CHUNKS) == 0:
         length += int_at(loop, T.S_ROWS) * int_at(loop, T.S_ELEMENT)
-    for k in range(length):
-        set_double_at(result, k, 0.0)
+    fill_bytes(result, 0, 8 * length)
     why = back(loop, int_at(args, 0), int_at(args, 1), int_at(args, 2), int_at(args, 3), int_at(args, 4), result)
     store_double(int_at(args, 6), 1.0 if why == R.MORE else 0.0)

@@ -9,7 +9,7 @@ for one element (flat position `i`); guards are lines too, with what was seen.
 import numpy as np
 
 from ..common.printing import table
-from ..rules.table import ROWS
+from ..rules.table import by_opcode
 from ..tape.layout import ARRAY_LEAF, CONTINUES, SCALAR_LEAF, TRACED
 from .trace import FAILS, GUARD, ROW, SHAPE
 
@@ -32,7 +32,6 @@ def listing(tape):
 def rows(tape):
     """One row a slot, in the columns of `HEAD`."""
     items = {item.slot: item for item in tape.items}
-    rows_of = {row.opcode: row for row in ROWS}
     inputs = {slot: f"argument {k}" for k, slot in enumerate(tape.leaves) if slot}
     for k, position, slot in tape.elements:
         inputs[slot] = f"argument {k}" + (f"[{position}]" if tape.inputs[k].shape else "")
@@ -50,7 +49,7 @@ def rows(tape):
         elif op == TRACED:
             lines.append((f"%{slot}", *_item(tape, items[slot]), place))
         else:
-            row, slots = rows_of[op], [lefts[slot], rights[slot]]
+            row, slots = by_opcode(op), [lefts[slot], rights[slot]]
             operands = [f"%{s}" if s else f"{constants[slot]:.6g}" for s in slots[: max(1, min(row.arity, 2))]]
             if row.name == "where":
                 # The condition is the inline constant.

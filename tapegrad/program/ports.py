@@ -54,11 +54,8 @@ def units(ports, start, stop, lanes):
     """For each port an array (lanes, *its shape): the unit vectors `start` to `stop` of all of them as one vector."""
     units, begin = [], 0
     for p in ports:
-        seeds = np.zeros((lanes, p.size), p.char)
-        first, last = max(start, begin), min(stop, begin + p.size)
-        if first < last:
-            at = np.arange(first, last)
-            seeds[at - start, at - begin] = 1.0
+        seeds = np.eye(lanes, p.size, start - begin, p.char)
+        seeds[stop - start :] = 0.0
         units.append(seeds.reshape(lanes, *p.shape))
         begin += p.size
     return units

@@ -100,7 +100,7 @@ class Replay(Executable):
         self._workspaces = [tape.kept.take() for _ in range(count)]
         self.why = self._only_python(self._workspaces[0])
         if self.why:
-            tape.kept.pool += self._workspaces
+            tape.kept.extend(self._workspaces)
         else:
             self._blocks = [self._block(workspace) for workspace in self._workspaces]
             self._publish(plain_address(code), [data_address(block) for block in self._blocks])

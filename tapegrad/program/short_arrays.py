@@ -45,8 +45,8 @@ class ShortArrays:
     """What a finisher (`program.finish`) does with short arrays of numbers; attributes as there."""
 
     def __init__(self):
-        #: By old slot the elements of what was written out, new slots or numbers; new slots of what is computed of these; numbers of constants.
-        self.short, self.shared, self.floats = {}, {}, {}
+        #: By old slot the elements of what was written out, new slots or numbers; new slots of what is computed of these.
+        self.short, self.shared = {}, {}
 
     def written_out(self, slot, entry):
         """Whether an entry is a short array of numbers, or an element of one: then it is made if something else reads it."""
@@ -96,13 +96,7 @@ class ShortArrays:
     def slot(self, old):
         """The new slot of an old one, or the number of a constant; a short array that was written out is made now."""
         if old in self.short and not self.new[old]:
-            operands = tuple([element if type(element) is int else self._constant(element) for element in self.short[old]])
+            operands = tuple([element if type(element) is int else self.constants.add(element) for element in self.short[old]])
             entry = Entry(ROW, _STACK, (("axis", 0),), operands, True, 0, self.entries[old].meta)
             self.new[old] = self.item(old, entry, operands)
         return self.new[old] if old > 0 else old
-
-    def _constant(self, number):
-        if number.hex() not in self.floats:
-            self.constants.append(number)
-            self.floats[number.hex()] = -len(self.constants)
-        return self.floats[number.hex()]

@@ -132,11 +132,8 @@ class EntryLayout:
         tape, comparisons = self.tape, {}
         for item in tape.items:
             function = getattr(item.entry.function, "ufunc", None) if item.entry.kind == HOST else None
-            if function is None or function.__name__ not in W.COMPARISONS or item.entry.meta.shape != ():
-                continue
-            if not all(map(self._is_number, item.operands)):
-                continue
-            readers = self._readers.get(item.slot, [])
+            compares = function is not None and function.__name__ in W.COMPARISONS and item.entry.meta.shape == ()
+            readers = self._readers.get(item.slot, []) if compares and all(map(self._is_number, item.operands)) else ()
             if readers and all(items[r].entry.kind == GUARD for r in readers):
                 comparisons[item.slot] = W.COMPARISONS[function.__name__]
         return comparisons
@@ -228,12 +225,11 @@ class EntryLayout:
         flags = tuple(map(active.__getitem__, operands)) if active[item.slot] and not self.tape.forward_only else None
         out = self._metas[item.slot]
         key = row, attrs, metas, flags, out, computed
-        planned = self._planned.get(key)
-        if planned is None:
+        if key not in self._planned:
             program = ValueProgram.of_row(row, attrs, metas, out) if computed else None
             mask = flags and tuple([flags[k] != 0 for k in row.slots(len(operands))])
-            planned = self._planned[key] = program, flags and Signature.find((row, attrs, metas, mask, out))
-        return planned
+            self._planned[key] = program, flags and Signature.find((row, attrs, metas, mask, out))
+        return self._planned[key]
 
     def _primitive(self, item):
         """A call of a custom primitive: its value, where that is no instruction, by a host step; and a stop of the sweep if it has an adjoint."""

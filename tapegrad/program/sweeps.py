@@ -109,13 +109,9 @@ class NumberWalk(ABC):
         """For each input an array (directions, its elements), for directions of the outputs (`ports`), or all unit vectors."""
         return self.many(False, directions)
 
-    def product(self, cut):
-        """`rows` for all unit vectors, multiplied out of the derivatives of both sides of a `Cut`."""
-        return self.many(cut, None)
-
     @abstractmethod
     def many(self, forward, directions):
-        """`columns` (if `forward`), `rows` or `product` (if it is a `Cut`)."""
+        """`columns` (if `forward`) or `rows`; if it is a `Cut`, for all unit vectors multiplied out of the derivatives of its sides."""
 
     def columns_by_rows(self, directions):
         """The same by sweeps back: zero is absolute in these, of which nothing is made that could not be."""

@@ -19,7 +19,6 @@ Scalar instructions on float64 need no entry: their records say everything.  ``y
 A `Trace` hangs on the store while `transforms.replay.running` calls the function.
 """
 
-import math
 import sys
 from _thread import get_ident
 
@@ -104,6 +103,24 @@ class Entry:
         return self.function if self.kind == GUARD else getattr(self.function, "__name__", str(self.function))
 
 
+class Constants(list):
+    """Floats, each of which is there once, and arrays; what refers to them names them by negative numbers, from -1."""
+
+    def __init__(self, values=()):
+        super().__init__(values)
+        self._floats = {}
+
+    def add(self, value):
+        """Add a constant; returns its number."""
+        if value.__class__ is not float:
+            self.append(value)
+            return -len(self)
+        if value.hex() not in self._floats:
+            self.append(value)
+            self._floats[value.hex()] = -len(self)
+        return self._floats[value.hex()]
+
+
 class Trace:
     """The entries of one recording.
 
@@ -130,13 +147,12 @@ class Trace:
         self.store, store.reordered = store, reordered
         store.trace, store.runs_at = self, 0
         self.entries = {}
-        self.constants = []
+        self.constants = Constants()
         self.captured = captured or {}
         self.cuts = []
         self.cannot = ""
         self.input_slots, self.input_metas, self.input_values = [], [], []
         self._copies = {}
-        self._numbers = {}
         self.leaves = []
         self._carrying = [False]
         #: Slots of arguments through which no derivative passes.
@@ -416,25 +432,17 @@ class Trace:
             return operand._i
         if tracked(operand) and (operand._t is not None and not operand._t.retired or operand.__class__ is Dual or self.depth):
             return self.captured_slot(operand)
-        return -1 - self._constant(value)
+        return self.constants.add(value) if value.__class__ is float else self._array(value)
 
     def captured_slot(self, operand):
         """The slot of a number of another recording: there is none."""
         raise nesting_error("an operand of an operation")
 
-    def _constant(self, value):
-        """The number of a constant: a float, an array the function captured, or a copy of any other array."""
-        if value.__class__ is float:
-            key = (value, math.copysign(1.0, value)) if value == value else "nan"
-            number = self._numbers.get(key)
-            if number is None:
-                number = self._numbers[key] = len(self.constants)
-                self.constants.append(value)
-            return number
+    def _array(self, value):
+        """The number of a constant: an array that the function captured, or a copy of any other one."""
         copy = self._copies.get(id(value))
-        if copy is not None and copy[0] is value and _same(self.constants[copy[1]], value):
+        if copy is not None and copy[0] is value and _same(self.constants[-1 - copy[1]], value):
             return copy[1]
-        number = len(self.constants)
         owner = value
         while isinstance(owner.base, np.ndarray):
             owner = owner.base
@@ -444,9 +452,8 @@ class Trace:
             kept = np.broadcast_to(np.array(value[(0,) * value.ndim]), value.shape)
         else:
             kept = np.array(value, order="K")
-        self.constants.append(kept)
-        self._copies[id(value)] = (value, number)
-        return number
+        self._copies[id(value)] = value, self.constants.add(kept)
+        return self._copies[id(value)][1]
 
 
 def by_value(entry, operands):
@@ -573,21 +580,20 @@ def _replaced(value, live):
         check_class(value, "operand")
         live.append(plain(readable(value)))
         return HostOperand(len(live) - 1)
-    if isinstance(value, (list, tuple)):
-        return type(value)(_replaced(part, live) for part in value)
-    return {k: _replaced(v, live) for k, v in value.items()} if isinstance(value, dict) else value
+    return _mapped(_replaced, value, live)
 
 
 def filled(layout, values):
     """Arguments with the values of operands in place of each `HostOperand`."""
-    if isinstance(layout, HostOperand):
-        return values[layout]
-    if isinstance(layout, (list, tuple)):
-        return type(layout)(filled(part, values) for part in layout)
-    return {k: filled(v, values) for k, v in layout.items()} if isinstance(layout, dict) else layout
+    return values[layout] if isinstance(layout, HostOperand) else _mapped(filled, layout, values)
+
+
+def _mapped(function, thing, what):
+    """``function(part, what)`` of the parts of a list, tuple or dict, in such a one; anything else as it is."""
+    if isinstance(thing, (list, tuple)):
+        return type(thing)(function(part, what) for part in thing)
+    return {k: function(v, what) for k, v in thing.items()} if isinstance(thing, dict) else thing
 
 
 def _same(a, b):
     return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
-
-

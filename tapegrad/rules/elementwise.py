@@ -251,9 +251,7 @@ def _floor_divide(x, y):
 
 
 of_numpy("floor_divide", "x // y; derivative 0", "7.0, 2.0 -> 3.0, (0.0, 0.0)", zero, zero, expr=_floor_divide, scalar=operator.floordiv, node="FloorDivide")
-elementwise(
-    "clone", np.positive, lambda x: x, (lambda x, z: 1.0,), scalar=lambda x: x, node="Clone", doc="a copy of x",
-)
+elementwise("clone", np.positive, lambda x: x, (lambda x, z: 1.0,), scalar=lambda x: x, node="Clone", doc="a copy of x")
 
 # ---- further ufuncs of NumPy ------------------------------------------------------
 

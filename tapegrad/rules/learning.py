@@ -86,10 +86,7 @@ def _bce_vjp(g, x, y, z, reduction="mean"):
 
 def _bce_jvp(tangents, x, y, z, reduction="mean"):
     to_x, to_y = tangents
-    loss = added(
-        None if to_x is None else L.times(to_x, L.sigmoid(x) - y),
-        None if to_y is None else L.times(to_y, -x),
-    )
+    loss = added(None if to_x is None else L.times(to_x, L.sigmoid(x) - y), None if to_y is None else L.times(to_y, -x))
     return _reduced(loss.broadcast_to(np.broadcast_shapes(x.shape, y.shape)), reduction)
 
 

@@ -97,9 +97,7 @@ def weighted(name, value, slope, *, doc, shape, forward):
     def jvp(t, x, z, axis=None, keepdims=False, **attrs):
         return L.times(t, slope(x, z, axis=axis, keepdims=keepdims, **attrs)).sum(axis, keepdims)
 
-    structural(
-        name, 1, value, vjp, jvp=of_one(jvp), forward=forward, node=name.capitalize(), doc=doc, shape=shape, effect="reduce",
-    )  # fmt: skip
+    structural(name, 1, value, vjp, jvp=of_one(jvp), forward=forward, node=name.capitalize(), doc=doc, shape=shape, effect="reduce")
 
 
 def _other_factors(x, z, axis, keepdims):

@@ -136,6 +136,13 @@ def _derivative_row(of, name, operand, slope, doc):
     )
 
 
+def inverse_row(name, of, what, example=""):
+    """A row that is the inverse of another one in its last operand."""
+    *slopes, density = BY_NAME[of].partials
+    parts = [lambda *operands, slope=slope: -slope(*operands[:-2], operands[-1], None) / density(*operands[:-2], operands[-1], None) for slope in slopes]
+    scipy_row(name, (*parts, lambda *operands: 1.0 / density(*operands[:-2], operands[-1], None)), what, example=example)
+
+
 def _underived_vjp(g, z, operand, result, of="", position=0):
     return g, lambda: BY_NAME[of].refuse(position)
 
@@ -164,15 +171,8 @@ scipy_row(
     "gammaincc", (lambda a, x, z: -L.gammainc_da(a, x), lambda a, x, z: -_gamma_density(a, x)),
     "regularised upper incomplete gamma function", example="2.0, 1.0 -> 0.7357..., (0.2761..., -0.3678...)",
 )
-
-scipy_row(
-    "gammaincinv", (lambda a, p, z: -L.gammainc_da(a, z) / _gamma_density(a, z), lambda a, p, z: 1.0 / _gamma_density(a, z)),
-    "inverse of gammainc in its second argument", example="2.0, 0.5 -> 1.6783..., (0.9932..., 3.1916...)",
-)
-scipy_row(
-    "gammainccinv", (lambda a, p, z: -L.gammainc_da(a, z) / _gamma_density(a, z), lambda a, p, z: -1.0 / _gamma_density(a, z)),
-    "inverse of gammaincc in its second argument", example="2.0, 0.5 -> 1.6783..., (0.9932..., -3.1916...)",
-)
+inverse_row("gammaincinv", "gammainc", "inverse of gammainc in its second argument", "2.0, 0.5 -> 1.6783..., (0.9932..., 3.1916...)")
+inverse_row("gammainccinv", "gammaincc", "inverse of gammaincc in its second argument", "2.0, 0.5 -> 1.6783..., (0.9932..., -3.1916...)")
 
 
 def _beta_density(a, b, x):
@@ -201,15 +201,7 @@ for _name, _sign, _what in (("betainc", 1.0, "regularised incomplete beta functi
         ),
         _what,
     )  # fmt: skip
-    scipy_row(
-        f"{_name}inv",
-        (
-            lambda a, b, p, z: -L.betainc_da(a, b, z) / _beta_density(a, b, z),
-            lambda a, b, p, z: -L.betainc_db(a, b, z) / _beta_density(a, b, z),
-            lambda a, b, p, z, sign=_sign: sign / _beta_density(a, b, z),
-        ),
-        f"inverse of {_name} in its third argument",
-    )
+    inverse_row(f"{_name}inv", _name, f"inverse of {_name} in its third argument")
 
 
 # ---- Student's t, and others of statistics -------------------------------------------------
@@ -231,11 +223,7 @@ scipy_row(
     "stdtr", (lambda df, t, z: L.stdtr_ddf(df, t), lambda df, t, z: _student_density(df, t)),
     "distribution function of Student's t of df degrees of freedom", example="4.0, 1.5 -> 0.896, (0.0086..., 0.1228...)",
 )
-scipy_row(
-    "stdtrit",
-    (lambda df, p, z: -L.stdtr_ddf(df, z) / _student_density(df, z), lambda df, p, z: 1.0 / _student_density(df, z)),
-    "quantile of Student's t, inverse of stdtr", example="4.0, 0.9 -> 1.5332..., (-0.0740..., 8.4698...)",
-)
+inverse_row("stdtrit", "stdtr", "quantile of Student's t, inverse of stdtr", "4.0, 0.9 -> 1.5332..., (-0.0740..., 8.4698...)")
 scipy_row("ndtri_exp", (lambda y, z: math.sqrt(0.5 * math.pi) * L.erfcx(z * -math.sqrt(0.5)),), "inverse of log_ndtr", example="-1.0 -> -0.3374..., 0.9761...")
 scipy_row(
     "owens_t",

@@ -267,13 +267,10 @@ class Row:
             return self.jvp(tangents, *operands, result, **attrs)
         total = None
         for s, t in zip(self.slots(len(operands)), tangents):
-            if t is None:
-                continue
-            partial = self.partials[s](*operands, result)
-            if isinstance(partial, (int, float)) and partial == 0.0:
-                continue
-            part = times(t, partial)
-            total = part if total is None else total + part
+            partial = 0.0 if t is None else self.partials[s](*operands, result)
+            if not isinstance(partial, (int, float)) or partial != 0.0:
+                part = times(t, partial)
+                total = part if total is None else total + part
         return total
 
     def __str__(self):

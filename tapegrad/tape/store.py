@@ -380,12 +380,10 @@ class TapeStore(_Words):
 
 RECORD_DTYPE = np.dtype(
     {
-        "names": ["op", "a", "b", "offset", "value", "constant", "integer"],
-        "formats": ["i4", "i4", "i4", "i4", "f8", "f8", "i8"],
-        "offsets": [0, 4, 8, 12, 16, 24, 24],
-        "itemsize": RECORD.size,
+        "names": "op a b offset value constant integer".split(), "formats": "i4 i4 i4 i4 f8 f8 i8".split(),
+        "offsets": [0, 4, 8, 12, 16, 24, 24], "itemsize": RECORD.size,
     }
-)
+)  # fmt: skip
 
 
 class ThreadState:

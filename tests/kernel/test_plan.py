@@ -10,6 +10,10 @@ from tapegrad.kernel.plan import assign_offsets, lives, plan
 from tests.kernel.programs import Writer, a, at, rosenbrock, temporary
 
 
+def pieces_of(program, limit, **options):
+    return cut(program.body, costs(program.body), limit, **options)
+
+
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 9), st.integers(0, 5)), max_size=25))
 def test_no_two_that_live_together_overlap(wanted):
@@ -42,21 +46,21 @@ def chain(count, n):
 
 def test_a_chain_of_loops_needs_two_temporaries_if_cut_and_all_if_not():
     program = chain(6, 500)
-    assert plan(cut(program, 10**6, single_loops=True), program).nbytes == 64 + 2 * 4032
-    assert plan(cut(program, 10**6), program).nbytes == 64 + 5 * 4032
+    assert plan(pieces_of(program, 10**6, single_loops=True), program).nbytes == 64 + 2 * 4032
+    assert plan(pieces_of(program, 10**6), program).nbytes == 64 + 5 * 4032
 
 
 def test_pieces_hold_all_statements_in_order_within_the_limit():
     program = chain(20, 3)
     cost = costs(program.body)
-    pieces = cut(program, 30)
+    pieces = pieces_of(program, 30)
     assert [item for piece in pieces for item in piece.items] == program.body
     assert all(piece.cost == sum(cost[id(s)] for s in piece.items) <= 30 for piece in pieces) and len(pieces) > 1
 
 
 def test_the_body_of_a_long_loop_is_cut():
     program = rosenbrock(9)
-    pieces = cut(program, 3)
+    pieces = pieces_of(program, 3)
     loops = [item for piece in pieces for item in piece.items if isinstance(item, CutLoop)]
     assert [item.loop for item in loops] == [s for s in program.body if isinstance(s, ir.Loop)]
     for item in loops:
@@ -67,12 +71,12 @@ def test_the_body_of_a_long_loop_is_cut():
 
 
 def test_what_stays_in_one_piece_crosses_nothing():
-    assert crossings(cut(rosenbrock(9), 10**6)) == []
+    assert crossings(pieces_of(rosenbrock(9), 10**6)) == []
 
 
 def test_temporaries_live_from_first_to_last_use():
     program = chain(4, 5)
-    pieces = cut(program, 1, single_loops=True)
+    pieces = pieces_of(program, 1, single_loops=True)
     found = sorted((first, last) for _, first, last in lives(pieces).values())
     assert len(pieces) == 4 and found == [(0, 1), (1, 2), (2, 3)]
     assert [len(buffers(piece.body)) for piece in pieces] == [2, 2, 2, 2]
@@ -84,7 +88,7 @@ def test_ragged_counters_and_array_programs_have_memory():
     with w.loop(2) as i:
         with w.loop(np.array([1, 2]), which=at(0, (i, 1))):
             w.add(ir.Run(np.zeros(2, np.int64), [(0, t, at())]))
-    found = plan(cut(w.program(), 100), w.program())
+    found = plan(pieces_of(w.program(), 100), w.program())
     assert found.slots == {("ragged", id(w.top[0].body[0])): 8}
     assert 16 <= found.run and found.run + 8 * 256 <= found.scratch
     assert found.scratch + 4096 <= found.offsets[id(t)] and found.offsets[id(t)] + 2400 <= found.nbytes

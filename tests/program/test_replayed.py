@@ -95,7 +95,7 @@ def test_workspaces_come_from_a_pool_and_go_back():
     first = pool.take()
     pool.give(first)
     replay = Replay(pool.tape)
-    assert not pool.pool and replay.answer([X])[0] == FINE
+    assert not pool and replay.answer([X])[0] == FINE
     # Its inputs are its own again.
     assert first.run([X], True) == -1 and first.output(0) == pytest.approx(np.sum(X * X))
     # What only Python can run takes one for each call.
@@ -103,4 +103,4 @@ def test_workspaces_come_from_a_pool_and_go_back():
     first = pool.take()
     pool.give(first)
     replay = Replay(pool.tape)
-    assert not replay.pointer and replay.answer([X])[0] == FINE and pool.pool == [first]
+    assert not replay.pointer and replay.answer([X])[0] == FINE and pool == [first]

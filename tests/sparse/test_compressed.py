@@ -51,7 +51,7 @@ def flat(result):
 
 def used(jacobian):
     kept = [kept for kind in jacobian._replayed.kinds.values() for kept in kind.tapes]
-    return [k.tape.kept.pool[0].walk._compressed for k in kept]
+    return [k.tape.kept[0].walk._compressed for k in kept]
 
 
 @pytest.mark.parametrize("mode", ["forward", "reverse", "auto"])

@@ -57,12 +57,12 @@ def shifts(first, loop, second, other, inside):
 
     Returns
     -------
-    (int, int) or None
-        Least and greatest k (the first greater than the second if they never meet); None if unknown.
+    (int, int)
+        Least and greatest k; the first greater than the second if they never meet.
     """
-    if first is None or second is None or first.plus is not None or second.plus is not None:
-        return None
     far = loop.extent - 1
+    if first is None or second is None or first.plus is not None or second.plus is not None:
+        return -far, far
     one, two = dict(first.steps), dict(second.steps)
     step, same = one.pop(loop, 0), two.pop(other, 0)
     if first.table is not None or second.table is not None:
@@ -88,14 +88,14 @@ def shifts(first, loop, second, other, inside):
 
 def in_order(first, loop, second, other, inside):
     """Whether `second` of `other` may follow `first` of `loop` within each iteration (see `shifts`)."""
-    shift = shifts(first, loop, second, other, inside)
-    return shift is not None and (shift[0] > shift[1] or shift[1] <= 0)
+    least, greatest = shifts(first, loop, second, other, inside)
+    return least > greatest or greatest <= 0
 
 
 def at_once(first, loop, second, other, inside):
     """Whether they meet in the same iteration only, if ever."""
-    shift = shifts(first, loop, second, other, inside)
-    return shift is not None and (shift[0] > shift[1] or shift == (0, 0))
+    least, greatest = shifts(first, loop, second, other, inside)
+    return least > greatest or least == greatest == 0
 
 
 def operations_of(statements):
@@ -154,7 +154,7 @@ class _Placing:
         self.exported = set()
 
     def run(self, body):
-        home, self.exported = {}, set()
+        home = {}
         for statement in body:
             home.update(dict.fromkeys(ir.own([statement]), statement))
         for inner in ir.walk(body):
@@ -238,21 +238,20 @@ class _Placing:
         conflicts = self.conflicts(touched)
         latest = max(conflicts, default=-1)
         new = _LoopGroup(loop, inside)
-        group = None
-        if not loop.ragged and not early:
+        position, alone = None, loop.ragged or early
+        if not alone:
             alike = self.alike.setdefault(shape(loop), [])
             ways = [(loop, 1, 0)]
             if own.isdisjoint(self.exported) and independent(loop, inside, touched, new.inside):
                 ways.append((loop, -1, loop.extent - 1))
-            group, way = self.partner(new, alike[bisect_left(alike, max(hard, latest)) :], conflicts, ways)
-        if group is None:
+            position, way = self.partner(new, alike[bisect_left(alike, max(hard, latest)) :], conflicts, ways)
+        if position is None:
             position = self.last = self.last + 2
             require(position > max(hard, latest), "a loop is placed before what it depends on")
             self.groups[position] = new
-            if not loop.ragged and not early:
+            if not alone:
                 alike.append(position)
         else:
-            position = group
             group = self.groups[position]
             for statement in inside[1:]:
                 rewrite(statement, {}, {loop: (group.loop, *way[1:])})
@@ -270,12 +269,8 @@ def independent(loop, inside, touched, inner):
     if loop.carries or any(isinstance(statement, (ir.Guard, ir.Run)) for statement in inside):
         return False
     stored = [(buffer, index) for buffer, index, stores in touched if stores]
-    return len(touched) <= APART and all(
-        at_once(one, loop, two, loop, inner)
-        for buffer, one in stored
-        for other, two, _ in touched
-        if other is buffer
-    )
+    pairs = ((one, two) for buffer, one in stored for other, two, _ in touched if other is buffer)
+    return len(touched) <= APART and all(at_once(one, loop, two, loop, inner) for one, two in pairs)
 
 
 def shape(loop):

@@ -37,7 +37,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
 
 from ...common.reached import reached
 from .. import ir
@@ -51,40 +50,30 @@ BLOCKS, LEAST = 8, 32
 WORTH = 1 << 20
 
 
-@dataclass
-class _MatrixColumns:
-    """The columns of the matrix that an output has: their number, and how many are left of it."""
-
-    output: ir.Buffer
-    count: int
-    left: int
-
-
 def halve(program):
     """Halve the work of making the outputs of `program`, a symmetric matrix, in place."""
     rows = math.isqrt(sum(b.size for b in program.outputs))
     if rows < 2 * LEAST or sum(b.size for b in program.outputs) != rows * rows or any(b.size % rows for b in program.outputs):
         return program
-    parts, left = [], 0
-    for buffer in program.outputs:
-        parts.append(_MatrixColumns(buffer, buffer.size // rows, left))
-        left += parts[-1].count
+    # Of each output the columns that it has: their number, and how many are left of it.
+    counts = [buffer.size // rows for buffer in program.outputs]
+    parts = list(zip(program.outputs, counts, itertools.accumulate(counts, initial=0)))
     goes = _Destinations(program)
     products = {}
     for run in [s for s in program.body if isinstance(s, ir.Run) and s.product is not None]:
         target = goes.of(run)
-        products.update((run, block) for block in parts if block.output is target and _fills(run, rows, block.count))
+        products.update((run, (count, left)) for output, count, left in parts if output is target and _fills(run, rows, count))
     if not products or not all(goes.ends(b) for b in program.outputs):
         return program
     size = max(LEAST, -(-rows // BLOCKS))
     edges = [(start, min(start + size, rows)) for start in range(0, rows, size)]
     body = []
     for statement in program.body:
-        block = products.get(statement)
-        if block is None:
-            body.append(statement)
+        if statement in products:
+            count, left = products[statement]
+            body += [part(statement, start, stop, min(count, stop - left)) for start, stop in edges if stop > left]
         else:
-            body += [part(statement, start, stop, min(block.count, stop - block.left)) for start, stop in edges if stop > block.left]
+            body.append(statement)
     for (start, stop), one, other in itertools.product(edges[1:], parts, parts):
         body += _mirrored(one, other, start, stop)
     program.body = body
@@ -101,20 +90,16 @@ def _fills(run, rows, columns):
 
 def _mirrored(one, other, start, stop):
     """Loops that copy the rows from `start` to `stop` of `one`, as far as they are left of `start`, to the columns of `other`."""
-    first, last = max(start, other.left), min(stop, other.left + other.count)
-    across, down = min(one.count, start - one.left), last - first
+    (source, width, before), (target, count, left) = one, other
+    first, last = max(start, left), min(stop, left + count)
+    across, down = min(width, start - before), last - first
     if across <= 0 or down <= 0:
         return []
     outer, inner = ir.Loop(across), ir.Loop(down)
-    load = ir.Load(one.output, _at(first * one.count, (outer, 1), (inner, one.count)))
-    to = _at(one.left * other.count + first - other.left, (outer, other.count), (inner, 1))
-    inner.body = [load, ir.Store(other.output, to, load)]
+    load = ir.Load(source, ir.Index(first * width, ((outer, 1), (inner, width))))
+    inner.body = [load, ir.Store(target, ir.Index(before * count + first - left, ((outer, count), (inner, 1))), load)]
     outer.body = [inner]
     return [outer]
-
-
-def _at(base, *steps):
-    return ir.Index(base, tuple(steps))
 
 
 class _Destinations:
@@ -184,11 +169,10 @@ def _small(program):
     for top in program.body:
         if isinstance(top, ir.Loop) and (top.ragged or cost[id(top)] * top.extent > SMALL):
             return False
+    roles = {ir.Load: (ir.INPUT, ir.CONSTANT), ir.Store: (ir.OUTPUT,)}
     for statement in ir.walk(program.body):
         if isinstance(statement, ir.Run) or isinstance(statement, ir.Guard) and statement.early:
             return False
-        if isinstance(statement, ir.Load) and statement.buffer.role not in (ir.INPUT, ir.CONSTANT):
-            return False
-        if isinstance(statement, ir.Store) and statement.buffer.role != ir.OUTPUT:
+        if type(statement) in roles and statement.buffer.role not in roles[type(statement)]:
             return False
     return True

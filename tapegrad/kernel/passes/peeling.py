@@ -77,13 +77,8 @@ def _peeled(body, new):
 
 def _plain(loop):
     """Whether a loop can be peeled, and another could join it."""
-    return (
-        not loop.ragged
-        and loop.extent >= LONG
-        and len(loop.body) <= LENGTH
-        and all(carry.reorder for carry in loop.carries)
-        and not any(isinstance(s, (ir.Loop, ir.Run, ir.Guard)) for s in loop.body)
-    )
+    fits = not loop.ragged and loop.extent >= LONG and len(loop.body) <= LENGTH and all(carry.reorder for carry in loop.carries)
+    return fits and not any(isinstance(s, (ir.Loop, ir.Run, ir.Guard)) for s in loop.body)
 
 
 def _apart(first, second):
@@ -101,8 +96,6 @@ def _apart(first, second):
             shared = True
             if stores or wrote:
                 shift = shifts(other, first, index, second, ())
-                if shift is None:
-                    return None
                 if shift[0] <= shift[1]:
                     met.update(shift)
     apart = max(0, *met) if met else 0

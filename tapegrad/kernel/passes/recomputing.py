@@ -72,35 +72,22 @@ def recompute(program):
 class _Recomputing:
     def __init__(self, program):
         self.program = program
-        self.owner = {}
-        self.temporaries = {}
-        self.homes = {}
-        self.kept = set()
-        self.gone = set()
-        self.new = {}
-        self.copies = {}
-        self.inserted = {}
-        self.position = {}
-        self.rank = {}
-        for position, statement in enumerate(program.body):
-            self.position[statement] = position
-            if isinstance(statement, ir.Loop):
-                self.scan(statement.body, statement, position, 1)
-                for carry in statement.carries:
-                    self.owner[carry] = statement
-            else:
-                self.touch(statement, None, position, 0)
+        self.temporaries, self.homes, self.kept, self.gone = {}, {}, set(), set()
+        self.new, self.copies, self.inserted = {}, {}, {}
+        #: Of statements at the top their position; of those in loops the loop at the top (None: in one inside of it), and their place there.
+        self.position, self.owner, self.rank = {statement: position for position, statement in enumerate(program.body)}, {}, {}
+        for statement, position in self.position.items():
+            self.scan([statement], None, position, 0)
 
     def scan(self, body, loop, position, depth):
         for rank, statement in enumerate(body):
             if isinstance(statement, ir.Loop):
-                for carry in statement.carries:
-                    self.owner[carry] = None
-                self.scan(statement.body, loop, position, depth + 1)
-            else:
-                self.owner[statement] = loop if depth == 1 else None
-                self.rank.setdefault(statement, rank)
-                self.touch(statement, loop, position, depth)
+                self.owner.update(dict.fromkeys(statement.carries, None if depth else statement))
+                self.scan(statement.body, loop or statement, position, depth + 1)
+                continue
+            if depth:
+                self.owner[statement], self.rank[statement] = loop if depth == 1 else None, rank
+            self.touch(statement, loop, position, depth)
 
     def touch(self, statement, loop, position, depth):
         for buffer, index, stores in ir.touched(statement):
@@ -125,11 +112,8 @@ class _Recomputing:
         about = self.temporaries[buffer]
         if about.odd or about.store is None:
             return False
-        base, step = about.store.index.base, about.step
-        return not any(
-            (store.index.base - base) % step == 0 and 0 <= (store.index.base - base) // step < about.loop.extent
-            for store, _ in about.single
-        )
+        at = [divmod(store.index.base - about.store.index.base, about.step) for store, _ in about.single]
+        return not any(rest == 0 and 0 <= k < about.loop.extent for k, rest in at)
 
     # -- one temporary after the other --------------------------------------------------
     def run(self):
@@ -182,23 +166,17 @@ class _Recomputing:
     def alike(self, about, k, position):
         """Check that the element of iteration k, outside of the loop, is what the loop would have computed."""
         element = about.store.index.base + k * about.step
-        for store, stored in about.single:
-            if store.index.base == element:
-                if stored > position or not self.matches(about.store.value, store.value, about.loop, k):
-                    raise _NotWorthwhile
-                return
-        raise _NotWorthwhile
+        store, stored = next((pair for pair in about.single if pair[0].index.base == element), (None, None))
+        if store is None or stored > position or not self.matches(about.store.value, store.value, about.loop, k):
+            raise _NotWorthwhile
 
     def matches(self, value, other, loop, k):
         """Whether `value` in iteration k of `loop` is computed as `other` is."""
         if self.owner.get(value) is not loop or value is other:
             return value is other and self.owner.get(value) is not loop
         if isinstance(value, ir.Load) and isinstance(other, ir.Load):
-            return (
-                value.buffer is other.buffer
-                and value.buffer.role in (ir.INPUT, ir.CONSTANT)
-                and reindexed(value.index, loops={loop: (None, 0, k)}).same(other.index)
-            )
+            same = value.buffer is other.buffer and value.buffer.role in (ir.INPUT, ir.CONSTANT)
+            return same and reindexed(value.index, loops={loop: (None, 0, k)}).same(other.index)
 
         def alike(one, two):
             if one.op != two.op or one.op == "const":
@@ -272,19 +250,14 @@ class _Trial:
 
     def home(self, value):
         """Buffer and index at which `value` can be loaded, if it stays in memory."""
-        work = self.work
-        if isinstance(value, ir.Carry):
-            store = work.homes.get(value.next)
-            if store is None:
-                return None
-            index = store.index
-            before = ir.Index(index.base - index.steps[0][1], index.steps)
-            about = work.temporaries[store.buffer]
-            initial = [(s.value, position < about.position) for s, position in about.single if s.index.base == before.base]
-            index = before if initial == [(value.init, True)] else None
-        else:
-            store = work.homes.get(value)
-            index = None if store is None else store.index
-        if index is None or store.buffer in work.gone or store.buffer not in work.usable_buffers:
+        work, carried = self.work, isinstance(value, ir.Carry)
+        store = work.homes.get(value.next if carried else value)
+        if store is None or store.buffer in work.gone or store.buffer not in work.usable_buffers:
             return None
+        index, about = store.index, work.temporaries[store.buffer]
+        if carried:
+            # In the first iteration it is what was stored before the loop.
+            index = ir.Index(index.base - index.steps[0][1], index.steps)
+            if [(s.value, position < about.position) for s, position in about.single if s.index.base == index.base] != [(value.init, True)]:
+                return None
         return store.buffer, index

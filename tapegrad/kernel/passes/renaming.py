@@ -85,20 +85,12 @@ def rename(program):
 
 def _copied(loop):
     """Temporary and what it is copied to if `loop` does nothing but copy all of one to the other."""
-    if isinstance(loop, ir.Loop) and len(loop.body) == 2 and not loop.ragged and not loop.carries:
+    if isinstance(loop, ir.Loop) and [type(s) for s in loop.body] == [ir.Load, ir.Store] and not loop.ragged and not loop.carries:
         load, store = loop.body
-        if (
-            isinstance(load, ir.Load)
-            and isinstance(store, ir.Store)
-            and store.value is load
-            and load.buffer.role == ir.TEMPORARY
-            and store.buffer.role in (ir.OUTPUT, ir.TEMPORARY)
-            and load.buffer.char == store.buffer.char
-            and load.index.same(store.index)
-            and load.index.same(ir.Index(0, ((loop, 1),)))
-            and loop.extent == load.buffer.size
-        ):
-            return load.buffer, store.buffer
+        one, other = load.buffer, store.buffer
+        renamed = one.role == ir.TEMPORARY and other.role in (ir.OUTPUT, ir.TEMPORARY) and one.char == other.char and one.size == loop.extent
+        if renamed and store.value is load and load.index.same(store.index) and load.index.same(ir.Index(0, ((loop, 1),))):
+            return one, other
     return None, None
 
 

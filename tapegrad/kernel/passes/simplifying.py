@@ -32,7 +32,6 @@ class Scope:
 
     Attributes
     ----------
-    loop : Loop or None
     outer : Scope or None
     depth : int
     body : list of Statement
@@ -44,7 +43,6 @@ class Scope:
     """
 
     def __init__(self, loop=None, outer=None):
-        self.loop = loop
         self.outer = outer
         self.depth = 0 if outer is None else outer.depth + 1
         self.body = []
@@ -68,15 +66,12 @@ def simplify(program, new=None):
 class _Simplifier:
     def __init__(self, new):
         self.new = {} if new is None else new
-        self.home = {}
-        self.constants = {}
-        self.names = _NamesById()
+        self.home, self.constants, self.names = {}, {}, _NamesById()
 
     def run(self, program):
-        top = self.scope = Scope()
-        self.scopes = {None: top}
+        self.scope, self.scopes = Scope(), {}
         self.visit(program.body)
-        program.body = top.body
+        program.body = self.scope.body
 
     def visit(self, body):
         for statement in body:

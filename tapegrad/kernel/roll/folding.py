@@ -169,53 +169,28 @@ def plan(exact, runs, phase, plans):
     return filled
 
 
-#: Tokens by which a body is looked up.
-BEGINNING = 8
-
-
-@helper
-def _beginnings(text, bodies, lookup):
-    """Fill `lookup` with the classes by the first tokens of their bodies; returns the lengths of these as bits."""
-    lookup[:] = -1
-    mask = lookup.size - 1
-    lengths = 0
-    for c in range(bodies.shape[0]):
-        length = min(bodies[c, 1], BEGINNING)
-        lengths |= 1 << length
-        key = length
-        for t in range(bodies[c, 0], bodies[c, 0] + length):
-            key = mix(key, text[t])
-        slot = (key >> HIGH) & mask
-        while lookup[slot] >= 0:
-            slot = (slot + 1) & mask
-        lookup[slot] = c
-    return lengths
-
-
-@helper
-def _between(c, before, after):
-    """What says that a loop of class `c` stands between two tokens; never 0."""
-    return mix(mix(mix(c, before), after), 1) | 1
-
-
 @helper
 def _neighbours(text, plans, near):
-    """Fill `near` with the classes of planned runs and the tokens around them."""
-    near[:] = 0
-    around = near.size - 1
+    """Fill `near` with planned runs, by the token before them: one of each class between two tokens."""
+    near[:] = -1
+    mask = near.size - 1
     for p in range(plans.shape[0]):
-        first = plans[p, 0]
+        first, c = plans[p, 0], plans[p, 3]
         end = first + plans[p, 1] * plans[p, 2]
         if first > 0 and end < text.size:
-            key = _between(plans[p, 3], text[first - 1], text[end])
-            slot = (key >> HIGH) & around
-            while near[slot] != 0 and near[slot] != key:
-                slot = (slot + 1) & around
-            near[slot] = key
+            slot = (mix(text[first - 1], 1) >> HIGH) & mask
+            while near[slot] >= 0:
+                q = near[slot]
+                after = plans[q, 0] + plans[q, 1] * plans[q, 2]
+                if plans[q, 3] == c and text[plans[q, 0] - 1] == text[first - 1] and text[after] == text[end]:
+                    break
+                slot = (slot + 1) & mask
+            if near[slot] < 0:
+                near[slot] = p
 
 
-@compiled_on_arrays(f"int64({', '.join([_ints] * 3)}, {_rows}, {_rows}, {', '.join([_ints] * 4)}, {_rows}, {', '.join([_ints] * 3)})")
-def fold(text, starts, exact, plans, bodies, symbols, lookup, near, out, rows, ends, same, sizes):
+@compiled_on_arrays(f"int64({', '.join([_ints] * 3)}, {_rows}, {_rows}, {', '.join([_ints] * 3)}, {_rows}, {', '.join([_ints] * 3)})")
+def fold(text, starts, exact, plans, bodies, symbols, near, out, rows, ends, same, sizes):
     """Write the text in which planned runs, and short executions of the same loops, are single tokens.
 
     Parameters
@@ -226,8 +201,8 @@ def fold(text, starts, exact, plans, bodies, symbols, lookup, near, out, rows, e
     plans : rows of `plan` in order of position
     bodies, symbols
         For each class, the position and length of one period in its phase, and its new token.
-    lookup, near
-        Scratch, each a power of two and more than twice as many as classes, and as plans.
+    near
+        Scratch, a power of two and more than twice as many as plans.
     out, ends, same
         The new `text`, `starts` and `exact`.
     rows
@@ -240,9 +215,8 @@ def fold(text, starts, exact, plans, bodies, symbols, lookup, near, out, rows, e
     int
         Number of `rows`.
     """
-    lengths = _beginnings(text, bodies, lookup)
     _neighbours(text, plans, near)
-    mask, around = lookup.size - 1, near.size - 1
+    mask = near.size - 1
     made = 0
     length = 0
     t = 0
@@ -256,33 +230,21 @@ def fold(text, starts, exact, plans, bodies, symbols, lookup, near, out, rows, e
             c = plans[p, 3]
             p += 1
         elif t > 0:
-            for q in range(1, min(BEGINNING + 1, stop - t + 1)):
-                if (lengths >> q) & 1 == 0:
+            slot = (mix(text[t - 1], 1) >> HIGH) & mask
+            while near[slot] >= 0 and c < 0:
+                first, d = plans[near[slot], 0], plans[near[slot], 3]
+                after = first + plans[near[slot], 1] * plans[near[slot], 2]
+                slot = (slot + 1) & mask
+                if text[first - 1] != text[t - 1]:
                     continue
-                key = q
-                for u in range(t, t + q):
-                    key = mix(key, text[u])
-                slot = (key >> HIGH) & mask
-                while lookup[slot] >= 0 and c < 0:
-                    d = lookup[slot]
-                    slot = (slot + 1) & mask
-                    body, period = bodies[d, 0], bodies[d, 1]
-                    if min(period, BEGINNING) != q:
-                        continue
-                    u = t
-                    while u < stop and text[u] == text[body + (u - t) % period]:
-                        u += 1
-                    count = (u - t) // period
-                    u = t + count * period
-                    if count > 0 and u < text.size:
-                        key = _between(d, text[t - 1], text[u])
-                        at = (key >> HIGH) & around
-                        while near[at] != 0 and near[at] != key:
-                            at = (at + 1) & around
-                        if near[at] == key:
-                            c = d
-                if c >= 0:
-                    break
+                body, period = bodies[d, 0], bodies[d, 1]
+                u = t
+                while u < stop and text[u] == text[body + (u - t) % period]:
+                    u += 1
+                count = (u - t) // period
+                u = t + count * period
+                if count > 0 and u < text.size and text[u] == text[after]:
+                    c = d
         if c < 0:
             out[length] = text[t]
             same[length] = exact[t]

@@ -85,7 +85,7 @@ class RolledStructure:
             body = self._tree(loop.text, loop.starts[iterations(begins[executions], extent)])
             if (extent == extent[0]).all():
                 extent = int(extent[0])
-            if isinstance(extent, int) and _short(extent, body):
+            if isinstance(extent, int) and extent * len(body) <= STRAIGHT and all(isinstance(node, Line) for node in body):
                 nodes.extend(Line(line.members[k::extent]) for k in range(extent) for line in body)
             elif isinstance(extent, int) and extent == 1:
                 nodes.extend(body)
@@ -107,10 +107,6 @@ class RolledStructure:
 
         show(self.nodes, "")
         return "\n".join(text)
-
-
-def _short(extent, body):
-    return extent * len(body) <= STRAIGHT and all(isinstance(node, Line) for node in body)
 
 
 def _shortly(numbers):
@@ -167,11 +163,6 @@ class GrammarLoop:
     weight: int
     counts: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     starts: np.ndarray = None
-
-    def executed(self, counts, starts):
-        """Note further executions."""
-        self.counts = np.concatenate([self.counts, counts])
-        self.starts = starts if self.starts is None else np.concatenate([self.starts, starts])
 
 
 class Search:
@@ -251,7 +242,9 @@ class Search:
             loop, counts = self.loops[of_token[0, 0] - self.base], of_token[:, 2]
             period = loop.text.size
             tokens = iterations(of_token[:, 1], counts, period)[:, None] + np.arange(period + 1)
-            loop.executed(np.tile(counts, len(starts)), starts[:, columns[tokens]].reshape(-1, period + 1))
+            begun = starts[:, columns[tokens]].reshape(-1, period + 1)
+            loop.counts = np.concatenate([loop.counts, np.tile(counts, len(starts))])
+            loop.starts = begun if loop.starts is None else np.concatenate([loop.starts, begun])
 
     def fold(self, text, starts, exact, weight, runs, stage, tokens):
         """One round: the new text, starts, exact names, and executions of loops; None if nothing is worth folding."""
@@ -284,9 +277,7 @@ class Search:
         out, ends, same = (np.empty(size + 1, np.int64) for _ in range(3))
         rows = np.empty((size, 3), np.int64)
         sizes = np.empty(1, np.int64)
-        made = fold(
-            text, starts, exact, plans, bodies, symbols, _table(len(bodies)), _table(len(plans)), out, rows, ends, same, sizes
-        )
+        made = fold(text, starts, exact, plans, bodies, symbols, _table(len(plans)), out, rows, ends, same, sizes)
         length = sizes[0]
         return out[:length].copy(), ends[: length + 1].copy(), same[:length].copy(), rows[:made]
 

@@ -35,18 +35,13 @@ MOST = 4_000_000
 WORTH = 4
 
 
-def _words(array):
-    return np.ascontiguousarray(array, np.int64)
-
-
 def _best(walk, degrees, arrays):
     """The colouring with fewer colours, of the given order and that of falling degree."""
     count, best = len(degrees), None
-    arrays = [_words(a) for a in arrays]
+    arrays = [np.ascontiguousarray(a, np.int64) for a in arrays]
     for order in (np.arange(count), np.argsort(-degrees, kind="stable")):
         colour, taken = np.full(count, -1, np.int64), np.full(count + 1, -1, np.int64)
-        order = _words(order)
-        walk(count, order.ctypes.data, *(a.ctypes.data for a in arrays), colour.ctypes.data, taken.ctypes.data)
+        walk(order, *arrays, colour, taken)
         if best is None or colour.max(initial=-1) < best.max(initial=-1):
             best = colour
     return best
@@ -55,9 +50,8 @@ def _best(walk, degrees, arrays):
 def column_colours(structure):
     """Colours of the columns of a CSR array, such that columns of one colour share no row."""
     by_column = structure.tocsc()
-    return _best(
-        colour_columns, np.diff(by_column.indptr), (by_column.indptr, by_column.indices, structure.indptr, structure.indices)
-    )
+    arrays = by_column.indptr, by_column.indices, structure.indptr, structure.indices
+    return _best(colour_columns, np.diff(by_column.indptr), arrays)
 
 
 def star_colours(structure):
@@ -157,16 +151,15 @@ class Compressions:
 
     def jacobian(self, mode):
         """A sparse array of the pattern, the `Compressed` for a mode, and where in what comes back the entries are."""
-        result = self._jacobians.get(mode)
-        if result is None:
+        if mode not in self._jacobians:
             way = getattr(self, {"auto": "better", "forward": "columns", "reverse": "rows"}[mode])
             rows, columns = coordinates(self.structure)
             if way.forward:
                 positions = way.colour[columns] * self.structure.shape[0] + rows
             else:
                 positions = way.colour[rows] * self.structure.shape[1] + columns
-            result = self._jacobians[mode] = template(self.structure), way, positions
-        return result
+            self._jacobians[mode] = template(self.structure), way, positions
+        return self._jacobians[mode]
 
     @cached_property
     def small(self):

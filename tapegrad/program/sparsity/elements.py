@@ -23,10 +23,12 @@ n x n instruction has 2 n edges.  So the graph, and what is read off it (`patter
 larger than the values of the tape together.
 """
 
+import math
 from dataclasses import replace
 
 import numpy as np
 
+from ...rules.transposed import window_positions
 from ...tape.layout import ARRAY_LEAF
 from ...tape.meta import SCALAR
 from ..ports import inputs_of, pieces_of
@@ -126,9 +128,9 @@ class Elements:
             total = numbers
         return total
 
-    def _grouped(self, numbers, groups, count):
-        """The numbers of what depends on all elements of a group, for `count` groups."""
-        numbers, groups = np.ravel(numbers), np.ravel(groups)
+    def _grouped(self, numbers, groups, shape):
+        """The numbers of what depends on all elements of a group, in an array of this shape, an element for each group."""
+        numbers, groups, count = np.ravel(numbers), np.ravel(groups), math.prod(shape)
         live = numbers >= 0
         numbers, groups = numbers[live], groups[live]
         result = np.full(count, -1)
@@ -140,7 +142,7 @@ class Elements:
             self.count += many
             which = several[groups]
             self._edges(numbers[which], result[groups[which]])
-        return result
+        return result.reshape(shape)
 
     def _shape(self, reference):
         return np.shape(self.tape.constants[-1 - reference]) if reference < 0 else self.tape.metas[reference].shape
@@ -210,16 +212,16 @@ class Elements:
                 targets = np.ravel(self.tape.constants[-1 - operands[row.constants[0]]])
             else:
                 numbers = np.broadcast_to(numbers, attrs["shape"]) if onto else numbers
-                targets = _window(numbers.shape, _size(shape), attrs)
-            parts.append(self._grouped(numbers, targets, _size(shape)))
+                targets = window_positions(numbers.shape, attrs["strides"]) + attrs["offset"]
+            parts.append(self._grouped(numbers, targets, (math.prod(shape),)))
         return self._union(parts)
 
     def _reduced(self, row, operands, shape, attrs, inputs):
         (numbers,) = inputs.values()
-        groups, count = _lines_of(numbers.shape, attrs["axis"] if numbers.ndim else None)
-        numbers = self._grouped(numbers, groups, count)
+        groups, lines = _lines_of(numbers.shape, attrs["axis"] if numbers.ndim else None)
+        numbers = self._grouped(numbers, groups, lines)
         # Each line may give one number, or a line.
-        return numbers[groups] if shape == groups.shape else numbers
+        return np.ravel(numbers)[groups] if shape == groups.shape else numbers
 
     def _scanned(self, row, operands, shape, attrs, inputs):
         axis, lag = attrs.get("axis"), attrs.get("lag", False)
@@ -257,34 +259,18 @@ class Elements:
         for k, numbers in inputs.items():
             if flat[k]:
                 numbers = numbers.reshape((1, -1) if k == 0 else (-1, 1))
-            groups, count = _lines_of(numbers.shape, -1 if k == 0 else -2)
-            kept = list(numbers.shape)
-            kept[-1 if k == 0 else -2] = 1
-            parts.append(np.broadcast_to(self._grouped(numbers, groups, count).reshape(kept), full))
+            parts.append(np.broadcast_to(self._grouped(numbers, *_lines_of(numbers.shape, -1 - k)), full))
         return self._union(parts)
 
     def _dense(self, row, operands, shape, attrs, inputs):
         numbers = np.concatenate([g.reshape(-1) for g in inputs.values()])
-        return np.broadcast_to(self._grouped(numbers, np.zeros(len(numbers), np.int64), 1), _size(shape))
+        return np.broadcast_to(self._grouped(numbers, np.zeros(len(numbers), np.int64), (1,)), math.prod(shape))
 
 
 def _lines_of(shape, axis):
-    """For each element the number of its line along `axis` (or axes; None: all), and how many lines there are."""
-    kept = np.sum(np.zeros(shape), axis=axis, keepdims=True).shape
-    return np.broadcast_to(np.arange(_size(kept)).reshape(kept), shape), _size(kept)
-
-
-def _window(shape, size, attrs):
-    """Flat positions of a strided window of an array of `size` elements."""
-    if not _size(shape):
-        return np.zeros(0, np.int64)
-    positions = np.arange(size)
-    steps = [s * positions.itemsize for s in attrs["strides"]]
-    return np.lib.stride_tricks.as_strided(positions[attrs["offset"] :], shape, steps).reshape(-1)
-
-
-def _size(shape):
-    return int(np.prod(shape, dtype=np.int64))
+    """For each element the number of its line along `axis` (or axes; None: all), and the shape of the lines."""
+    lines = np.sum(np.zeros(shape), axis=axis, keepdims=True).shape
+    return np.broadcast_to(np.arange(math.prod(lines)).reshape(lines), shape), lines
 
 
 class TooLarge(Exception):

@@ -52,12 +52,9 @@ def pattern(tape, most=None):
 def by_lists(graph, starts, sources):
     """Rows and columns of the pattern; None if lists would be too long."""
     columns, count = graph.columns, graph.count
-    room = columns + LENGTH * (count - columns)
-    first, pool, mark = np.empty(count + 1, np.int64), np.empty(room, np.int64), np.full(columns, -1, np.int64)
-    used = spread_lists(
-        columns, count, starts.ctypes.data, sources.ctypes.data, first.ctypes.data, pool.ctypes.data, room, mark.ctypes.data
-    )
-    if used < 0:
+    pool = np.empty(columns + LENGTH * (count - columns), np.int64)
+    first, mark = np.empty(count + 1, np.int64), np.full(columns, -1, np.int64)
+    if spread_lists(columns, starts, sources, first, pool, mark) < 0:
         return None
     rows = np.flatnonzero(graph.results >= 0)
     elements = graph.results[rows]
@@ -79,7 +76,7 @@ def by_bits(graph, starts, sources, most=None):
         # The first elements are those of the arguments, one for each column.
         at = np.arange(min(64 * words, columns - low))
         bits[low + at, at // 64] = np.left_shift(np.int64(1), at % 64)
-        spread_bits(graph.count, words, starts.ctypes.data, sources.ctypes.data, bits.ctypes.data)
+        spread_bits(starts, sources, bits)
         of_results = bits[graph.results[live]]
         row, word = np.nonzero(of_results)
         which, bit = np.nonzero(np.unpackbits(of_results[row, word].astype("<i8").view(np.uint8).reshape(-1, 8), axis=1, bitorder="little"))

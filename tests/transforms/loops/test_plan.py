@@ -31,7 +31,7 @@ for _ in range(2):
     tape.value_and_grad(p)
 plan = tape.plan()
 # Another workspace, whose memory nobody has written to.
-tape.kept.pool.clear()
+tape.kept.clear()
 gc.collect()
 ctypes.CDLL(None).malloc_trim(0)
 open("/proc/self/clear_refs", "w").write("5")
