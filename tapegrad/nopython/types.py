@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import lower_cast, models, register_model, typeof_impl
 
-from ..codegen.numba_inside import Conversion, cgutils, lower_constant
+from ..codegen.numba_inside import Conversion, cgutils, lower_constant, numbers_beside_arrays
 from ..common.errors import UnsupportedInNumbaError
 
 F64, I32, I64 = ir.DoubleType(), ir.IntType(32), ir.IntType(64)
@@ -28,6 +28,9 @@ def is_real(ty):
 class DualType(types.Type):
     """Type of a dual number with `lanes` tangents."""
 
+    #: (Numba fuses expressions of arrays only with numbers of its own.)
+    is_internal = True
+
     def __init__(self, lanes):
         self.lanes = lanes
         super().__init__(f"dual{lanes}")
@@ -40,6 +43,9 @@ class DualType(types.Type):
 
     def cast_python_value(self, value):
         return float(value)
+
+
+numbers_beside_arrays(DualType)
 
 
 class TangentType(types.Type):
