@@ -18,7 +18,7 @@ The adjoint of every slot is one 8-byte word: the number itself for a scalar
 slot, the address of a C-contiguous block (`codegen.memory.new_block`; 0: none yet) for an array.
 """
 
-from ..codegen.compile import compiled, helper
+from ..codegen.compile import compiled
 from ..codegen.memory import (
     call4_int,
     call6_int,
@@ -120,9 +120,13 @@ def reverse(words, high, low, stop_at_large):
     return low - 1
 
 
-@helper
-def marked(records, marks, table, high, pending, refuse):
-    """The work of `mark`, inlined into its callers."""
+@compiled("int64(int64, int64, int64, int64, int64, int64)")
+def mark(records, marks, table, high, pending, refuse):
+    """Mark the ancestors of the `pending` marked roots at or below `high`.
+
+    Returns ``count << 32 | lowest``: how many instructions are marked, and the
+    lowest of them; or, with `refuse`, ``-1 - i`` if it met the cleared instruction `i`.
+    """
     count, lowest = 0, high
     i = high
     while i > 0 and pending > 0:
@@ -160,16 +164,6 @@ def marked(records, marks, table, high, pending, refuse):
                     pending += 1
         i -= 1
     return (count << 32) | lowest
-
-
-@compiled("int64(int64, int64, int64, int64, int64, int64)")
-def mark(records, marks, table, high, pending, refuse):
-    """Mark the ancestors of the `pending` marked roots at or below `high`.
-
-    Returns ``count << 32 | lowest``: how many instructions are marked, and the
-    lowest of them; or, with `refuse`, ``-1 - i`` if it met the cleared instruction `i`.
-    """
-    return marked(records, marks, table, high, pending, refuse)
 
 
 @compiled("int64(int64, int64, int64, int64)")
