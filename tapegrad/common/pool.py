@@ -14,7 +14,7 @@ import operator
 import os
 import threading
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 from . import config
 from .uninterrupted import remade, uninterrupted
@@ -65,37 +65,21 @@ class _Chunks:
     def __init__(self, work, chunks):
         self.work, self.waiting, self.results, self.errors = work, deque(range(chunks)), [None] * chunks, []
         self.awaited = uninterrupted.listener()
-        #: Number of other threads at work; -1: none may begin.
-        self.helping, self.changed = -1, threading.Condition()
 
     def run(self, others):
         """Do what is waiting, with so many others, until nothing is, something was raised, or a signal has come."""
-        executor, self.helping = _executor(others), 0
+        executor, helping = _executor(others), []
         try:
             for _ in range(others):
-                executor.submit(self._help)
+                helping.append(executor.submit(self._share))
         except RuntimeError:
             # The interpreter comes to its end, or the system gives no more threads: there are fewer.
             pass
         try:
             self._share()
         finally:
-            with self.changed:
-                while self.helping:
-                    self.changed.wait()
-                self.helping = -1
-
-    def _help(self):
-        with self.changed:
-            if self.helping < 0:
-                return
-            self.helping += 1
-        try:
-            self._share()
-        finally:
-            with self.changed:
-                self.helping -= 1
-                self.changed.notify()
+            # One that has not begun does not begin any more.
+            wait([each for each in helping if not each.cancel()])
 
     def _share(self):
         _HERE.inside = True
