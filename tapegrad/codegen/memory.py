@@ -41,14 +41,15 @@ def _of_types(codegen, result, *arguments):
     return intrinsic(typed)
 
 
-def c_function(name, result, *arguments):
+def c_function(name, result, *arguments, fixed=None):
     """An intrinsic that calls a function of C by name, or (None) by its address, which is the first argument then.
 
     The types are ``"int64"`` (addresses, too), ``"int32"`` (C's int, an int64 to Numba), ``"float64"`` and, of the result, ``"void"``.
+    Of a function that takes any number of arguments so many are `fixed`.
     """
 
     def codegen(context, builder, signature, args):
-        kind = ir.FunctionType(_llvm(result), [_llvm(a) for a in arguments])
+        kind = ir.FunctionType(_llvm(result), [_llvm(a) for a in arguments[:fixed]], var_arg=fixed is not None)
         if name is None:
             function, args = builder.inttoptr(args[0], kind.as_pointer()), args[1:]
         else:
