@@ -82,6 +82,11 @@ CALL, WORDS_NAME, TRACE_NAME, SIGNATURES, OBJECTS, SAVERS, OPCODE, SHORT, OUT, C
 THINGS += [STATE_KEY, "store"]
 THREAD, CURRENT = range(216, 232, 8)
 CLASS, PARAMETER, WRAPPER, FUNCTION_OF_ONE, FUNCTION_OF_TWO, DESCRIBE, COPY, UFUNC, OF_ONE, OF_TWO, FREE, FREE_COUNT = range(232, 328, 8)
+#: What `numbers.share` is told of, but for operators: the words.
+TOLD = {
+    "tensor": CLASS, "parameter": PARAMETER, "wrapper": WRAPPER, "function of one": FUNCTION_OF_ONE, "function of two": FUNCTION_OF_TWO,
+    "describe": DESCRIBE, "copy": COPY, "ufunc": UFUNC, "of one": OF_ONE, "of two": OF_TWO,
+}  # fmt: skip
 OPCODES, GENERAL, ROWS = range(328, 328 + 3 * 64, 64)
 SHARED = np.zeros((328 + 3 * 64) // 8, np.int64)
 SHARED[: len(THINGS)] = list(map(id, THINGS))
