@@ -214,26 +214,18 @@ class Sweep:
 
     def drop(self, slot):
         """Free the adjoint buffer of an array slot, if it has one."""
-        if self.words[slot]:
-            waste = np.empty(0, np.uint8)
-            steps().take(data_address(waste), self.words[slot], 0)
-            self.words[slot] = 0
+        self.take(slot, 0, np.uint8)
 
-    def peek(self, slot, shape, dtype):
+    def peek(self, slot, shape, dtype, taken=False):
         """A copy of the adjoint of an array slot (zeros if there is none)."""
-        result = np.zeros(shape, dtype)
-        if self.words[slot] and result.nbytes:
-            ctypes.memmove(data_address(result), int(self.words[slot]), result.nbytes)
+        result, address = np.zeros(shape, dtype), self.words.item(slot)
+        if address:
+            steps().fetch(data_address(result), address, result.nbytes, taken)
         return result
 
     def take(self, slot, shape, dtype):
         """The adjoint of an array slot, given away by the sweep."""
-        address = self.words.item(slot)
-        if not address:
-            return np.zeros(shape, dtype)
-        result = np.empty(shape, dtype)
-        self.words[slot] = 0
-        steps().take(data_address(result), address, result.nbytes)
+        result, self.words[slot] = self.peek(slot, shape, dtype, True), 0
         return result
 
     # -- sweeping ------------------------------------------------------------------

@@ -153,7 +153,7 @@ class Steps(Planner):
         atom = self.temporary(kept, char, zero=how == "add")
         if how != "add":
             bits = struct.unpack("q", struct.pack("d", IDENTITY[how]))[0]
-            self.step(P.FILL, atom.reg, max(1, math.prod(kept)), bits, P.CHARS[char])
+            self.step(P.FILL, atom.reg, max(1, math.prod(kept)), bits, P.SIZES[char])
         self.accumulate(sym, Atom(atom.reg, 0, sym.shape, [0 if k in axes else s for k, s in enumerate(atom.strides)], char), how)
         return self.sym(atom)
 
@@ -175,7 +175,7 @@ class Steps(Planner):
         if 0 not in shape:
             words = [word for a in atoms for word in (a.reg, a.offset)]
             atoms.append(out)
-            words += [out.reg, P.CHARS[char], *how, shape[axis], *(a.strides[axis] for a in atoms), len(shape) - 1]
+            words += [out.reg, P.SIZES[char], *how, shape[axis], *(a.strides[axis] for a in atoms), len(shape) - 1]
             for k, extent in enumerate(shape):
                 if k != axis:
                     words += [extent, *(a.strides[k] for a in atoms)]
@@ -211,7 +211,7 @@ class Steps(Planner):
         sym = self.ordered(sym)
         out = self.temporary(shape, sym.char)
         if index.size:
-            self.step(P.GATHER, sym.atom.reg, self._index(index), out.reg, index.size, P.CHARS[sym.char])
+            self.step(P.GATHER, sym.atom.reg, self._index(index), out.reg, index.size, P.SIZES[sym.char])
         return self.sym(out)
 
     def write_at(self, source, index, target, add):
@@ -219,7 +219,7 @@ class Steps(Planner):
         require(target.offset == 0, f"the window {target}, written at positions")
         if not index.size:
             return
-        where = self._index(index), target.reg, index.size, P.CHARS[target.char]
+        where = self._index(index), target.reg, index.size, P.SIZES[target.char]
         if not add:
             self.step(P.ZERO_AT, where[1], where[0], *where[2:])
         if not source.nothing:
@@ -278,7 +278,7 @@ class Steps(Planner):
         for j, (k, atom, meta) in enumerate(whole):
             last = atom.reg not in registers[j + 1 :]
             owned = atom.reg == 0 and self.out is not SCALAR or atom.reg >= P.FIRST_TEMPORARY and atom.reg not in self.inside
-            self.step(P.MOVE if last and owned else P.ADD, k, atom.reg, meta.nbytes, P.CHARS[meta.char])
+            self.step(P.MOVE if last and owned else P.ADD, k, atom.reg, meta.nbytes, P.SIZES[meta.char])
 
     def _deliver_fused(self, shape, group):
         windows, hows, buffers = [], [], []
@@ -297,7 +297,7 @@ class Steps(Planner):
             if meta is SCALAR:
                 self.step(P.SCALAR, k, buffer.reg)
             else:
-                self.step(P.MOVE, k, buffer.reg, meta.nbytes, P.CHARS[meta.char])
+                self.step(P.MOVE, k, buffer.reg, meta.nbytes, P.SIZES[meta.char])
 
     def _target(self, k, meta):
         reg = self.targets

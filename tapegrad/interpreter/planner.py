@@ -16,7 +16,7 @@ from ..common.errors import require
 from ..common.uninterrupted import uninterrupted
 from ..rules import lang as L
 from ..tape.meta import c_strides
-from .program import CHARS, MOST_ARGUMENTS
+from .program import MOST_ARGUMENTS, SIZES
 from .symbolic import ITEMSIZE, Sym
 from .windows import aligned_shape, coalesce
 
@@ -283,7 +283,7 @@ def repair_words(a, b, product, places, target):
     batch = product.shape[:-2]
     outer = [aligned_shape(s.atom.shape[:-2], s.atom.strides[:-2], batch) for s in (a, b)]
     words = [word for s, place in zip((a, b), places) for word in (*place, *s.atom.strides[-2:])]
-    words += [target, CHARS[product.char], *a.shape[-2:], product.shape[-1], len(batch)]
+    words += [target, SIZES[product.char], *a.shape[-2:], product.shape[-1], len(batch)]
     for extent, *steps in zip(batch, *outer):
         words += [extent, *steps]
     return words

@@ -48,8 +48,8 @@ from .calls import SIZE, call_loop, operand_slot
 
 
 @helper
-def _add_into(target, source, nbytes, char):
-    if char == 0:
+def _add_into(target, source, nbytes, size):
+    if size == 8:
         for j in range(nbytes // 8):
             set_double_at(target, j, double_at(target, j) + double_at(source, j))
     else:
@@ -58,20 +58,9 @@ def _add_into(target, source, nbytes, char):
 
 
 @helper
-def _load(address, char):
-    """The number at an address, as float64."""
-    return load_number(address, 8 if char == 0 else 4)
-
-
-@helper
-def _store(address, x, char):
-    store_number(address, 8 if char == 0 else 4, x)
-
-
-@helper
-def _rounded(x, char):
+def _rounded(x, size):
     """`x` in the precision of its dtype, as every step of NumPy's scans is."""
-    return x if char == 0 else float(np.float32(x))
+    return x if size == 8 else float(np.float32(x))
 
 
 @helper
@@ -81,12 +70,12 @@ def _product(x, y):
 
 
 @helper
-def _scan_line(source, target, char, how, n, s, t):
+def _scan_line(source, target, size, how, n, s, t):
     total = float(how)  # the identity: 0 for sums, 1 for products
     for _ in range(n):
-        x = _load(source, char)
-        total = _rounded(total * x if how == 1 else total + x, char)
-        _store(target, total, char)
+        x = load_number(source, size)
+        total = _rounded(total * x if how == 1 else total + x, size)
+        store_number(target, size, total)
         source += s
         target += t
 
@@ -119,18 +108,18 @@ def _begin(a, b, c, around, ndims, width, line):
 def _scan(regs, p):
     source = load_int(regs + 8 * load_int(p)) + load_int(p + 8)
     target = load_int(regs + 8 * load_int(p + 16))
-    char, how, n = load_int(p + 24), load_int(p + 32), load_int(p + 40)
+    size, how, n = load_int(p + 24), load_int(p + 32), load_int(p + 40)
     s, t, nouter = load_int(p + 48), load_int(p + 56), load_int(p + 64)
     for line in range(_count(p + 72, nouter, 3)):
         a, b, _ = _begin(source, target, 0, p + 72, nouter, 3, line)
-        _scan_line(a, b, char, how, n, s, t)
+        _scan_line(a, b, size, how, n, s, t)
 
 
 @helper
-def _all_finite(data, nbytes, char):
+def _all_finite(data, nbytes, size):
     # Exponents of all ones, counted in integers so that the loop is vectorised.
     bad = 0
-    if char == 0:
+    if size == 8:
         for j in range(nbytes // 8):
             bad += (int_at(data, j) & 0x7FF0000000000000) == 0x7FF0000000000000
     else:
@@ -143,10 +132,10 @@ def _all_finite(data, nbytes, char):
 @helper
 def _repair(regs, p):
     """Compute a matrix product again if it is not finite: zero times anything is zero in it."""
-    target, char = load_int(regs + 8 * load_int(p + 64)), load_int(p + 72)
+    target, size = load_int(regs + 8 * load_int(p + 64)), load_int(p + 72)
     m, inner, n, nbatch = load_int(p + 80), load_int(p + 88), load_int(p + 96), load_int(p + 104)
-    size, count = 8 if char == 0 else 4, _count(p + 112, nbatch, 3)
-    if _all_finite(target, size * count * m * n, char):
+    count = _count(p + 112, nbatch, 3)
+    if _all_finite(target, size * count * m * n, size):
         return
     first, second = load_int(regs + 8 * load_int(p)) + load_int(p + 8), load_int(regs + 8 * load_int(p + 32)) + load_int(p + 40)
     for j in range(count):
@@ -157,8 +146,8 @@ def _repair(regs, p):
                 for k in range(inner):
                     at = a + row * load_int(p + 16) + k * load_int(p + 24)
                     bt = b + k * load_int(p + 48) + column * load_int(p + 56)
-                    total += _product(_load(at, char), _load(bt, char))
-                _store(target, total, char)
+                    total += _product(load_number(at, size), load_number(bt, size))
+                store_number(target, size, total)
                 target += size
 
 
@@ -167,32 +156,31 @@ def _recur(regs, p):
     source = load_int(regs + 8 * load_int(p)) + load_int(p + 8)
     factor = load_int(regs + 8 * load_int(p + 16)) + load_int(p + 24)
     target = load_int(regs + 8 * load_int(p + 32))
-    char, lag, n = load_int(p + 40), load_int(p + 48), load_int(p + 56)
+    size, lag, n = load_int(p + 40), load_int(p + 48), load_int(p + 56)
     nouter = load_int(p + 88)
     for line in range(_count(p + 96, nouter, 4)):
         a, b, c = _begin(source, factor, target, p + 96, nouter, 4, line)
         carry = 0.0
         for _ in range(n):
-            f = _load(b, char)
-            total = _rounded(_load(a, char) + (_rounded(_product(f, carry), char) if lag == 0 else carry), char)
-            carry = total if lag == 0 else _rounded(_product(f, total), char)
-            _store(c, total, char)
+            f = load_number(b, size)
+            total = _rounded(load_number(a, size) + (_rounded(_product(f, carry), size) if lag == 0 else carry), size)
+            carry = total if lag == 0 else _rounded(_product(f, total), size)
+            store_number(c, size, total)
             a += load_int(p + 64)
             b += load_int(p + 72)
             c += load_int(p + 80)
 
 
 @helper
-def _indexed(code, source, index, target, count, char):
-    size = 8 if char == 0 else 4
+def _indexed(code, source, index, target, count, size):
     for j in range(count):
         at = size * load_int(index + 8 * j)
         if code == P.SCATTER:
-            _store(target + at, _load(target + at, char) + _load(source + size * j, char), char)
+            store_number(target + at, size, load_number(target + at, size) + load_number(source + size * j, size))
         elif code == P.GATHER:
             copy_bytes(target + size * j, source + at, size)
         else:
-            _store(target + at, 0.0, char)
+            store_number(target + at, size, 0.0)
 
 
 @compiled("int64(int64, int64, int64, int64, int64, int64)")
@@ -229,10 +217,10 @@ def run(program, regs, records, words, i, scratch):
                 top += 1
         elif code == P.MOVE or code == P.ADD:
             slot = operand_slot(records, i, load_int(q))
-            reg, nbytes, char = load_int(q + 8), load_int(q + 16), load_int(q + 24)
+            reg, nbytes, size = load_int(q + 8), load_int(q + 16), load_int(q + 24)
             source, target = load_int(regs + 8 * reg), load_int(words + 8 * slot)
             if target != 0:
-                _add_into(target, source, nbytes, char)
+                _add_into(target, source, nbytes, size)
             elif code == P.MOVE:
                 store_int(words + 8 * slot, source)
                 store_int(regs + 8 * reg, 0)
@@ -255,9 +243,9 @@ def run(program, regs, records, words, i, scratch):
             where = words + 8 * operand_slot(records, i, load_int(q))
             store_double(where, load_double(where) + load_double(load_int(regs + 8 * load_int(q + 8))))
         elif code == P.FILL:
-            target, value, char = load_int(regs + 8 * load_int(q)), load_double(q + 16), load_int(q + 24)
+            target, value, size = load_int(regs + 8 * load_int(q)), load_double(q + 16), load_int(q + 24)
             for j in range(load_int(q + 8)):
-                _store(target + (8 if char == 0 else 4) * j, value, char)
+                store_number(target + size * j, size, value)
         elif code == P.SCAN:
             _scan(regs, q)
         elif code == P.REPAIR:
@@ -334,11 +322,12 @@ def duplicate(packed):
     return target
 
 
-@compiled("void(int64, int64, int64)")
-def take(target, address, nbytes):
-    """Copy `nbytes` from a block to `target` and free it."""
+@compiled("void(int64, int64, int64, int64)")
+def fetch(target, address, nbytes, freed):
+    """Copy `nbytes` from a block to `target`; the block may be freed then."""
     copy_bytes(target, address, nbytes)
-    free_block(0, address)
+    if freed:
+        free_block(0, address)
 
 
 @compiled("void(int64)")
