@@ -19,7 +19,7 @@ from .key import content
 from .reverse.drivers import ReverseDriver
 from .reverse.runtime import caught
 from .rewrite import dual_arguments
-from .types import DualType, Token, arrays_in, compiled_only, contains_dual, copied, defined, dual_of, element, is_real, with_arrays
+from .types import DualType, Token, arrays_in, compiled_only, contains_dual, copied, defined, dual_of, element, is_real, with_leaves
 
 #: Lanes used where the number of directions is not known when types are.
 DEFAULT_LANES = 8
@@ -130,12 +130,12 @@ def _run_function(request, argument_types, count, lanes):
     others = {k: ty for k, ty in enumerate(argument_types[:count]) if k not in chosen}
 
     def made(exchange):
-        given = {k: with_arrays(ty, f"a{k}", exchange, names) for k, ty in others.items()}
+        given = {k: with_leaves(ty, f"a{k}", exchange, names) for k, ty in others.items()}
         tys = [given[k][1] if k in given else dual_of(ty, lanes) for k, ty in enumerate(argument_types[:count])]
         return [f"c{k} = {text}" for k, (text, _) in given.items()], compiled(dispatcher, tys, request.function).return_type
 
     try:
-        lines, result = made(lambda ty, text: (f"fixed({text})", ty.copy(readonly=True)))
+        lines, result = made(lambda ty, text: (f"fixed({text})", ty.copy(readonly=True)) if isinstance(ty, types.Array) else (text, ty))
     except UnsupportedInNumbaError:
         try:
             lines, result = made(copied)

@@ -184,16 +184,14 @@ def dual_of(ty, lanes):
     return types.Array(DualType(lanes), ty.ndim, "C") if isinstance(ty, types.Array) else DualType(lanes)
 
 
-def with_arrays(ty, text, exchange, names):
-    """(text, type) of an argument in which each array, also in tuples, is exchanged; ``exchange(type, text)`` is the pair of one.
+def with_leaves(ty, text, exchange, names):
+    """(text, type) of an argument that is exchanged, or, of a tuple, whose parts are; ``exchange(type, text)`` is the pair of one.
 
     The classes of named tuples get into `names`.
     """
-    if isinstance(ty, types.Array):
-        return exchange(ty, text)
     if not isinstance(ty, types.BaseTuple):
-        return text, ty
-    items, made, maker = [with_arrays(item, f"{text}[{k}]", exchange, names) for k, item in enumerate(ty)], None, ""
+        return exchange(ty, text)
+    items, made, maker = [with_leaves(item, f"{text}[{k}]", exchange, names) for k, item in enumerate(ty)], None, ""
     if isinstance(ty, types.BaseNamedTuple):
         made, maker = ty.instance_class, f"Tuple{len(names)}"
         names[maker] = made
@@ -209,7 +207,9 @@ def arrays_in(ty, place=""):
 
 
 def copied(ty, text):
-    """The pair of a copy, for `with_arrays`."""
+    """The pair of a copy of an array, and of anything else as it is, for `with_leaves`."""
+    if not isinstance(ty, types.Array):
+        return text, ty
     return f"{text}.copy()", ty.copy(layout="C" if ty.layout == "A" else ty.layout, readonly=False)
 
 
