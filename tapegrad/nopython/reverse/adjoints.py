@@ -38,11 +38,6 @@ def settle(shadow, index, total, some):
         shadow[index] += total
 
 
-@numba.njit(**INNER)
-def copied(a):
-    return a.copy()
-
-
 class Adjoints(Activity):
     def __init__(self, program, seeds, apart, pair, duals):
         super().__init__(program, seeds, apart, duals)
@@ -373,7 +368,7 @@ class Adjoints(Activity):
             shadow, index = p.var(self.val(self.shadow[s.target.name])), p.var(self.val(s.index.name))
             w = self.put(ir.Expr.getitem(shadow, index, p.loc))
             several = isinstance(p.types[self.before[id(s)][0]], types.Array)
-            w = self.call(copied, w) if several else w
+            w = self.call(np.copy, w) if several else w
             self.out.append(ir.SetItem(shadow, index, p.var(self.global_(0.0)), p.loc))
             if not several:
                 self.pass_on(s.value.name, w)
