@@ -198,8 +198,7 @@ class Sweep:
         if self.words[slot]:
             value = value + self.peek(slot, value.shape, value.dtype)
             self.drop(slot)
-        packed = np.array([data_address(value), value.nbytes], np.int64)
-        block = steps().duplicate(data_address(packed))
+        block = steps().duplicate(data_address(value), value.nbytes)
         if not block:
             raise MemoryError(f"there is no memory for the adjoint of instruction %{slot}, {value.nbytes} bytes")
         self.words[slot] = block

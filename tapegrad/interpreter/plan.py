@@ -28,17 +28,11 @@ from .windows import aligned, coalesce, fits, longest_inside, renumber, within
 LARGE = 1 << 18
 
 
-class Dynamic:
-    """Stands for the integer attribute kept in each record."""
-
-    def __repr__(self):
-        return "DYNAMIC"
-
-
 class Steps(Planner):
     """Collects the steps of one program."""
 
-    DYNAMIC = Dynamic()
+    #: Stands for the integer attribute kept in each record.
+    DYNAMIC = "DYNAMIC"
 
     def __init__(self, metas, out):
         self.metas, self.out = metas, out
@@ -162,24 +156,25 @@ class Steps(Planner):
         self.loop([sym.expr], [window], sym.shape, [how])
 
     def scanned(self, sym, axis, how):
-        return self._lines(P.SCAN, [sym], axis, [P.HOW[how]])
+        sym = sym.window()
+        return self._lines(sym, sym, axis, P.PRODUCTS if how == "mul" else P.SUMS)
 
     def recurred(self, sym, factors, axis, lag):
-        return self._lines(P.RECUR, [sym, factors], axis, [int(lag)])
+        return self._lines(sym, factors, axis, P.LAGGED if lag else P.RECURRENCE)
 
-    def _lines(self, code, syms, axis, how):
-        """A step along one axis, for each position in the others."""
-        atoms = [s.window().atom for s in syms]
+    def _lines(self, sym, factors, axis, how):
+        """A scan along one axis, for each position in the others."""
+        atoms = [s.window().atom for s in (sym, factors)]
         shape, char = atoms[0].shape, atoms[0].char
         out = self.temporary(shape, char)
         if 0 not in shape:
             words = [word for a in atoms for word in (a.reg, a.offset)]
             atoms.append(out)
-            words += [out.reg, P.SIZES[char], *how, shape[axis], *(a.strides[axis] for a in atoms), len(shape) - 1]
+            words += [out.reg, P.SIZES[char], how, shape[axis], *(a.strides[axis] for a in atoms), len(shape) - 1]
             for k, extent in enumerate(shape):
                 if k != axis:
                     words += [extent, *(a.strides[k] for a in atoms)]
-            self.step(code, *words)
+            self.step(P.SCAN, *words)
         return self.sym(out)
 
     def call(self, spec, atoms, inputs, *around):

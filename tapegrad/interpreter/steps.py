@@ -70,17 +70,6 @@ def _product(x, y):
 
 
 @helper
-def _scan_line(source, target, size, how, n, s, t):
-    total = float(how)  # the identity: 0 for sums, 1 for products
-    for _ in range(n):
-        x = load_number(source, size)
-        total = _rounded(total * x if how == 1 else total + x, size)
-        store_number(target, size, total)
-        source += s
-        target += t
-
-
-@helper
 def _count(around, ndims, width):
     """How many lines there are: for each dimension around them so many words, the extent and strides of operands."""
     lines = 1
@@ -102,17 +91,6 @@ def _begin(a, b, c, around, ndims, width, line):
         if width > 3:
             c += at * load_int(row + 24)
     return a, b, c
-
-
-@helper
-def _scan(regs, p):
-    source = load_int(regs + 8 * load_int(p)) + load_int(p + 8)
-    target = load_int(regs + 8 * load_int(p + 16))
-    size, how, n = load_int(p + 24), load_int(p + 32), load_int(p + 40)
-    s, t, nouter = load_int(p + 48), load_int(p + 56), load_int(p + 64)
-    for line in range(_count(p + 72, nouter, 3)):
-        a, b, _ = _begin(source, target, 0, p + 72, nouter, 3, line)
-        _scan_line(a, b, size, how, n, s, t)
 
 
 @helper
@@ -152,19 +130,26 @@ def _repair(regs, p):
 
 
 @helper
-def _recur(regs, p):
+def _scan(regs, p):
+    """Sums, products or recurrences along lines; only the last read factors, with absolute zero."""
     source = load_int(regs + 8 * load_int(p)) + load_int(p + 8)
     factor = load_int(regs + 8 * load_int(p + 16)) + load_int(p + 24)
     target = load_int(regs + 8 * load_int(p + 32))
-    size, lag, n = load_int(p + 40), load_int(p + 48), load_int(p + 56)
+    size, how, n = load_int(p + 40), load_int(p + 48), load_int(p + 56)
     nouter = load_int(p + 88)
     for line in range(_count(p + 96, nouter, 4)):
         a, b, c = _begin(source, factor, target, p + 96, nouter, 4, line)
-        carry = 0.0
+        carry = 1.0 if how == P.PRODUCTS else 0.0
         for _ in range(n):
-            f = load_number(b, size)
-            total = _rounded(load_number(a, size) + (_rounded(_product(f, carry), size) if lag == 0 else carry), size)
-            carry = total if lag == 0 else _rounded(_product(f, total), size)
+            total = load_number(a, size)
+            if how == P.RECURRENCE:
+                total += _rounded(_product(load_number(b, size), carry), size)
+            elif how == P.PRODUCTS:
+                total *= carry
+            else:
+                total += carry
+            total = _rounded(total, size)
+            carry = _rounded(_product(load_number(b, size), total), size) if how == P.LAGGED else total
             store_number(c, size, total)
             a += load_int(p + 64)
             b += load_int(p + 72)
@@ -250,8 +235,6 @@ def run(program, regs, records, words, i, scratch):
             _scan(regs, q)
         elif code == P.REPAIR:
             _repair(regs, q)
-        elif code == P.RECUR:
-            _recur(regs, q)
         elif code == P.SCATTER or code == P.GATHER:
             _indexed(code, load_int(regs + 8 * load_int(q)), load_int(regs + 8 * load_int(q + 8)),
                      load_int(regs + 8 * load_int(q + 16)), load_int(q + 24), load_int(q + 32))
@@ -312,10 +295,9 @@ def saved_values(records, marks, table, low, high, marked, objects, nothing, ran
     return listed
 
 
-@compiled("int64(int64)")
-def duplicate(packed):
-    """A copy in a new block: `packed` is the address of ``(source, nbytes)``; returns its address, 0 if there is no memory."""
-    source, nbytes = load_int(packed), load_int(packed + 8)
+@compiled("int64(int64, int64)")
+def duplicate(source, nbytes):
+    """The address of a copy in a new block, 0 if there is no memory."""
     target = new_block(0, nbytes, 0)
     if target != 0:
         copy_bytes(target, source, nbytes)
