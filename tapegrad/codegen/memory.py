@@ -225,8 +225,7 @@ def new_block(kept, nbytes, zeros):
                 store_int(kept + 16 * k, 0)
                 block = load_int(kept + 16 * k + 8)
                 if zeros:
-                    for j in range(nbytes // 8):
-                        store_int(block + 8 * j, 0)
+                    fill_bytes(block, 0, nbytes)
                 return block
     block = allocate_zeros(nbytes + _BEFORE, 1) if zeros else allocate(nbytes + _BEFORE)
     if block == 0:

@@ -22,6 +22,7 @@ from ..codegen.compile import compiled
 from ..codegen.memory import (
     call4_int,
     call6_int,
+    fill_bytes,
     free_block,
     load_byte,
     load_double,
@@ -174,10 +175,8 @@ def straight(words, root, saved, least):
     are fewer than `least`; or ``UNKNOWN - i``.
     """
     adjoint, marks = load_int(words + 8 * P.W_ADJOINT), load_int(words + 8 * P.W_MARKS)
-    for i in range(root + 1):
-        store_int(adjoint + 8 * i, 0)
-    for i in range(root // 8 + 2):
-        store_int(marks + 8 * i, 0)
+    fill_bytes(adjoint, 0, 8 * (root + 1))
+    fill_bytes(marks, 0, 8 * (root // 8 + 2))
     store_byte(marks + root, MARK)
     packed = mark(load_int(words + 8 * P.W_RECORDS), marks, load_int(words + 8 * P.W_TABLE), root, 1, 1)
     if packed < 0 or packed >> 32 < least:
