@@ -41,17 +41,9 @@ def run_address():
     return plain_address(steps().run)
 
 
-_table = None, 0
-
-
 def table_address():
     """Address of the signatures' table (moves when the table grows)."""
-    global _table
-    table, address = _table
-    if table is not Signature.TABLE:
-        table = Signature.TABLE
-        _table = table, (address := data_address(table))
-    return address
+    return data_address(Signature.TABLE)
 
 
 def refuse_unknown(records, at):
