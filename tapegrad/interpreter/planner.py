@@ -181,9 +181,11 @@ class Planner(ABC):
     def matmul(self, a, b, absolute):
         """Matrix product with NumPy's broadcasting; `absolute`: zero times anything is zero."""
         if a.ndim == 1:
-            return _without(self.matmul(a.expand_dims([0]), b, absolute), -2 if b.ndim > 1 else -1)
+            product = self.matmul(a.expand_dims([0]), b, absolute)
+            return product.reshape(np.delete(product.shape, -2 if b.ndim > 1 else -1))
         if b.ndim == 1:
-            return _without(self.matmul(a, b.expand_dims([1]), absolute), -1)
+            product = self.matmul(a, b.expand_dims([1]), absolute)
+            return product.reshape(product.shape[:-1])
         char = "d" if "d" in (a.char, b.char) or a.char not in "df" or b.char not in "df" else "f"
         return self.product(a, b, char, absolute)
 
@@ -279,12 +281,6 @@ def repair_words(a, b, product, places, target):
     for extent, *steps in zip(batch, *outer):
         words += [extent, *steps]
     return words
-
-
-def _without(sym, axis):
-    shape = list(sym.shape)
-    del shape[axis]
-    return sym.reshape(shape)
 
 
 def _for_blas(sym):
