@@ -138,12 +138,7 @@ def saved_ranges(store, marks, low, high, marked):
     ranges = np.empty(2 * (high - low + 1) + 2, np.int64)
     run, marks, table, room = steps().saved_values, data_address(marks), table_address(), data_address(ranges)
     count = run(store.address, marks, table, low, high, marked, store.objects, None, room)
-    pairs = ranges[1 : 1 + 2 * count].reshape(-1, 2)
-    if count > 1:
-        first = np.concatenate([[True], pairs[1:, 0] != pairs[:-1, 1]])
-        last = np.concatenate([first[1:], [True]])
-        pairs = np.stack([pairs[first, 0], pairs[last, 1]], axis=1)
-    return pairs.tolist(), int(ranges[0])
+    return ranges[1 : 1 + 2 * count].reshape(-1, 2).tolist(), int(ranges[0])
 
 
 class Sweep:

@@ -271,7 +271,7 @@ def saved_values(records, marks, table, low, high, marked, objects, nothing, ran
     """List the saved values of instructions from `low` to `high` that are marked (1) or not (0).
 
     `ranges` receives the bytes saved by the others, then pairs of positions
-    (start, stop) in `objects`; returns the number of pairs.  `nothing` is
+    (start, stop) in `objects`, of neighbours together; returns the number of pairs.  `nothing` is
     None: what it stands for has been let go already.
     """
     others, listed = 0, 0
@@ -288,9 +288,10 @@ def saved_values(records, marks, table, low, high, marked, objects, nothing, ran
             continue
         start = load_int(records + SIZE * i + CONSTANT)
         if list_item(objects, start) != nothing:
-            store_int(ranges + 8 + 16 * listed, start)
-            store_int(ranges + 16 + 16 * listed, start + saved)
-            listed += 1
+            if listed == 0 or load_int(ranges + 16 * listed) != start:
+                store_int(ranges + 8 + 16 * listed, start)
+                listed += 1
+            store_int(ranges + 16 * listed, start + saved)
     store_int(ranges, others)
     return listed
 

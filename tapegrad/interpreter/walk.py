@@ -18,7 +18,7 @@ The adjoint of every slot is one 8-byte word: the number itself for a scalar
 slot, the address of a C-contiguous block (`codegen.memory.new_block`; 0: none yet) for an array.
 """
 
-from ..codegen.compile import compiled
+from ..codegen.compile import compiled, inlined
 from ..codegen.memory import (
     call4_int,
     call6_int,
@@ -62,6 +62,12 @@ def locate(records, marks, table, savers, first, end, objects, addresses, number
             store_int(addresses + 8 * k, address)
 
 
+@inlined
+def _below(marks, i):
+    """The slot to look at after an unmarked one: eight at a time."""
+    return i - 8 if i & 7 == 7 and load_int(marks + i - 7) == 0 else i - 1
+
+
 @compiled("int64(int64, int64, int64, int64)")
 def reverse(words, high, low, stop_at_large):
     """Sweep marked instructions from `high` down to `low`, as the `words` of a sweep say (`program.W_RECORDS` ...).
@@ -75,12 +81,8 @@ def reverse(words, high, low, stop_at_large):
     regs = scratch + P.REGISTERS_AT
     i = high
     while i >= low:
-        # Eight unmarked instructions at a time.
         if load_byte(marks + i) == 0:
-            if i & 7 == 7 and load_int(marks + i - 7) == 0:
-                i -= 8
-            else:
-                i -= 1
+            i = _below(marks, i)
             continue
         op = load_int32(records + SIZE * i)
         if op < FIRST_ARRAY:
@@ -132,11 +134,7 @@ def mark(records, marks, table, high, pending, refuse):
     i = high
     while i > 0 and pending > 0:
         if load_byte(marks + i) != MARK:
-            # Eight unmarked instructions at a time.
-            if i & 7 == 7 and load_int(marks + i - 7) == 0:
-                i -= 8
-            else:
-                i -= 1
+            i = _below(marks, i)
             continue
         pending -= 1
         op = load_int32(records + SIZE * i)
