@@ -57,6 +57,3 @@ CALL_FAILED, NO_BLOCK = 1, 2
 SIZES = {"d": 8, "f": 4}
 #: How a scan goes on.
 SUMS, PRODUCTS, RECURRENCE, LAGGED = range(4)
-
-#: The kinds of numbers that `interpreter.calls.cast` converts, by dtype.
-CASTS = {"d": 0, "l": 1, "q": 1, "i": 2, "b": 3, "B": 4, "?": 5}
