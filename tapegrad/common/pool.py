@@ -15,14 +15,12 @@ import os
 import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import lru_cache
 
 from . import config
-from .uninterrupted import remade, uninterrupted
+from .uninterrupted import uninterrupted
 
 _HERE = threading.local()
-_LOCK = remade(threading.Lock())
-#: The executor, and for how many threads it is; none yet.
-_EXECUTOR: list = [None, 0]
 
 
 def run(work, chunks):
@@ -97,20 +95,14 @@ class _Chunks:
             _HERE.inside = False
 
 
+@lru_cache(1)
 def _executor(count):
-    """The executor with so many threads; it starts one when there is something to do for it, and no other one is free."""
-    with _LOCK:
-        if _EXECUTOR[1] != count:
-            if _EXECUTOR[0] is not None:
-                # It finishes its queue before it ends.
-                _EXECUTOR[0].shutdown(wait=False)
-            _EXECUTOR[:] = ThreadPoolExecutor(count, "tapegrad"), count
-        return _EXECUTOR[0]
+    """The executor with so many threads; it starts one when there is something to do for it, and no other one is free.
 
-
-def _in_child():
-    _EXECUTOR[:] = None, 0
+    One of another number finishes its queue, and ends with whoever uses it.
+    """
+    return ThreadPoolExecutor(count, "tapegrad")
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
+    os.register_at_fork(after_in_child=_executor.cache_clear)
