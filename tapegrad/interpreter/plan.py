@@ -9,7 +9,6 @@ them (`Signature.ready`), not while recording.
 """
 
 import math
-import struct
 
 import numpy as np
 
@@ -146,8 +145,7 @@ class Steps(Planner):
         char = sym.char if sym.char in "df" else "d"
         atom = self.temporary(kept, char, zero=how == "add")
         if how != "add":
-            bits = struct.unpack("q", struct.pack("d", IDENTITY[how]))[0]
-            self.step(P.FILL, atom.reg, max(1, math.prod(kept)), bits, P.SIZES[char])
+            self.loop([L.Expr.lift(IDENTITY[how])], [atom], kept, [None])
         self.accumulate(sym, Atom(atom.reg, 0, sym.shape, [0 if k in axes else s for k, s in enumerate(atom.strides)], char), how)
         return self.sym(atom)
 

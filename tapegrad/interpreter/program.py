@@ -11,7 +11,6 @@ MOVE = 3  # operand, reg, nbytes, size: give a whole temporary to the operand's 
 ADD = 4  # operand, reg, nbytes, size: copy or add a whole buffer
 TARGET = 5  # operand, reg, nbytes: the operand's adjoint, made of zeros if new
 SCALAR = 6  # operand, reg: add one double to a scalar operand's adjoint
-FILL = 7  # reg, count, value bits, size
 SHIFT = 8  # reg, source reg, bytes: source plus the dynamic attribute times bytes
 CALL = 9  # loop, data, nargs, (reg, offset)*, ndims, dims*, nsteps, steps*, nbatch, (extent, strides*)*
 SCAN = 10  # source reg, offset, factor reg, offset, target reg, size, how, n, 3 strides, nouter, (extent, 3 strides)*

@@ -227,10 +227,6 @@ def run(program, regs, records, words, i, scratch):
         elif code == P.SCALAR:
             where = words + 8 * operand_slot(records, i, load_int(q))
             store_double(where, load_double(where) + load_double(load_int(regs + 8 * load_int(q + 8))))
-        elif code == P.FILL:
-            target, value, size = load_int(regs + 8 * load_int(q)), load_double(q + 16), load_int(q + 24)
-            for j in range(load_int(q + 8)):
-                store_number(target + size * j, size, value)
         elif code == P.SCAN:
             _scan(regs, q)
         elif code == P.REPAIR:
