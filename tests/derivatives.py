@@ -27,7 +27,7 @@ from tests.sources import PACKAGE, tree_of
 #: What opens dual numbers or makes them, in nopython code and in LLVM.
 _OF_TANGENTS = {"component", "seeded", "parts", "build", "splat", "absolute_product"}
 #: Where the derivative comes from a row, or where numbers come in and go out: who calls what is there states none.
-_AROUND = {f"nopython/{name}.py" for name in ("types", "builtins", "scalars", "drivers", "reverse/second")}
+_AROUND = {f"nopython/{name}.py" for name in ("types", "builtins", "scalars", "drivers", "reverse/runtime")}
 #: A line of text that adds to a shadow (`SA`, `SB[i]`).
 _ADDS = re.compile(r"\s*S[A-H](\[.*\])? [+-]= ")
 

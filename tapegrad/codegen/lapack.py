@@ -15,8 +15,8 @@ from .compile import compiled, helper
 from .memory import allocate, c_function, int_at, load_int32, load_number, release, set_int_at, store_int32, store_number
 from .python_api import raise_later
 
-#: In `data`: bytes of an element, not 0; a NaN; the letter that says what is wanted; addresses of the routine and of `MemoryError`; a zero.
-SIZE, NAN, JOB, ROUTINE, NO_MEMORY, ZERO = range(0, 48, 8)
+#: In `data`: bytes of an element, not 0; a NaN; the letter that says what is wanted; addresses of the routine and of `MemoryError`.
+SIZE, NAN, JOB, ROUTINE, NO_MEMORY = range(0, 40, 8)
 #: The letter for a lower triangle, and for logarithms.
 LOWER = ord("L")
 call5, call6, call8, call14 = (c_function(None, "void", *["int64"] * n) for n in (5, 6, 8, 14))
@@ -68,8 +68,7 @@ def solve(args, dims, steps, data):
     b = a + size * m * m
     for k in range(int_at(dims, 0)):
         if numbers != 0:
-            store_int32(numbers, m)
-            store_int32(numbers + 8, n)
+            set_int_at(numbers, 0, m, 1, n)
             _take(a, args, steps, core, 0, k, m, m, size)
             _take(b, args, steps, core + 16, 1, k, m, n, size)
             call8(int_at(data + ROUTINE, 0), numbers, numbers + 8, a, numbers, pivots, b, numbers, info)
@@ -116,7 +115,7 @@ def cholesky(args, dims, steps, data):
             call5(int_at(data + ROUTINE, 0), data + JOB, numbers, a, numbers, info)
             for j in range(m):
                 for i in range(j):
-                    _copy(a + size * (i + j * m), 0, 0, data + ZERO, 0, 0, 1, 1, size)
+                    store_number(a + size * (i + j * m), size, 0.0)
         _give(a, args, steps, steps + 32, 1, k, m, m, data, info)
     release(numbers)
 
@@ -125,41 +124,28 @@ def cholesky(args, dims, steps, data):
 def svd(args, dims, steps, data):
     """Reduced singular value decompositions U, s, Vh."""
     size, m, n, p = int_at(data, 0), int_at(dims, 1), int_at(dims, 2), min(int_at(dims, 1), int_at(dims, 2))
-    numbers, work = allocate(40 + 64 * p + size * (m * n + m * p + p + p * n)), allocate(8)
-    info, a = numbers + 32, numbers + 40 + 64 * p
+    # It works in as much as it would ask for.
+    room = p * (4 * p + 7) + 65 * (m + n)
+    numbers = allocate(40 + 64 * p + size * (m * n + m * p + p + p * n + room))
+    info, a = _info(numbers, 32, data), numbers + 40 + 64 * p
     u, s, vh = a + size * m * n, a + size * m * (n + p), a + size * (m * (n + p) + p)
-    if numbers != 0:
-        store_int32(numbers, m)
-        store_int32(numbers + 8, n)
-        store_int32(numbers + 16, p)
-        # First it is asked how much memory it wants.
-        store_int32(numbers + 24, -1)
-    for k in range(-1, int_at(dims, 0)):
-        unbounded = 0.0
-        if numbers == 0 or work == 0:
-            unbounded, info = math.nan, _info(0, 0, data)
-        elif k >= 0:
+    for k in range(int_at(dims, 0)):
+        if numbers != 0:
+            set_int_at(numbers, 0, m, 1, n, 2, p, 3, room, 4, 1)
             _take(a, args, steps, steps + 32, 0, k, m, n, size)
+            unbounded = 0.0
             for i in range(m * n):
                 x = load_number(a + size * i, size)
                 unbounded += x - x
-        if info != data:
-            store_int32(info, 1)
-        if unbounded == 0.0:
-            # With an infinity it may never end.
-            call14(
-                int_at(data + ROUTINE, 0), data + JOB, numbers, numbers + 8, a, numbers, s, u, numbers, vh, numbers + 16, work, numbers + 24,
-                numbers + 40, info,
-            )
-        if k < 0 and info != data:
-            store_int32(numbers + 24, int(load_number(work, size)))
-            release(work)
-            work = allocate(size * load_int32(numbers + 24))
-        elif k >= 0:
-            _give(u, args, steps, steps + 48, 1, k, m, p, data, info)
-            _give(s, args, steps, steps + 64, 2, k, p, 1, data, info)
-            _give(vh, args, steps, steps + 72, 3, k, p, n, data, info)
-    release(work)
+            if unbounded == 0.0:
+                # With an infinity it may never end.
+                call14(
+                    int_at(data + ROUTINE, 0), data + JOB, numbers, numbers + 8, a, numbers, s, u, numbers, vh, numbers + 16,
+                    vh + size * p * n, numbers + 24, numbers + 40, info,
+                )
+        _give(u, args, steps, steps + 48, 1, k, m, p, data, info)
+        _give(s, args, steps, steps + 64, 2, k, p, 1, data, info)
+        _give(vh, args, steps, steps + 72, 3, k, p, n, data, info)
     release(numbers)
 
 

@@ -15,11 +15,6 @@ _ENGINES = []
 
 def new_target_machine(level):
     """A machine to make code for (`host.target`) at an optimisation level; an engine made with it owns it."""
-    # llvmlite >= 0.45 initialises LLVM itself and refuses the call.
-    try:
-        llvm.initialize()
-    except RuntimeError:
-        pass
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     cpu, features, _ = target()

@@ -7,7 +7,7 @@ Two functions: ``inner``, one loop over the innermost dimension, whose arguments
 import numpy as np
 from llvmlite import ir
 
-from .emit import F32, F64, I1, I64, PTR, Emitter, convert, load, store
+from .emit import I1, I64, PTR, REGISTER, Emitter, convert, load, store
 
 
 def module(spec):
@@ -39,9 +39,10 @@ def _inner(module, spec):
         function.args[k].add_attribute("noalias")
     n = function.args[nargs]
     step = {k: function.args[nargs + 1 + j] for j, k in enumerate(strided)}
-    # float only if every floating argument is float.
-    arithmetic = "f" if "d" not in chars and "f" in chars else "d"
-    ftype = F32 if arithmetic == "f" else F64
+    # float only if every floating argument is float; integers that are only converted keep all digits.
+    converted = not {*chars} & {*"df"} and all(expr.op == "arg" for expr in spec.exprs)
+    arithmetic = "q" if converted else "f" if "d" not in chars and "f" in chars else "d"
+    ftype = REGISTER[arithmetic]
 
     def loaded(pointer, char):
         value = load(b, pointer, char)
@@ -57,7 +58,7 @@ def _inner(module, spec):
     for j, how in enumerate(spec.accumulate):
         k = nin + j
         if spec.pattern[k] == "0":
-            held[k] = loaded(function.args[k], chars[k]) if how else ir.Constant(ftype, 0.0)
+            held[k] = loaded(function.args[k], chars[k]) if how else ir.Constant(ftype, 0)
     b.branch(head)
 
     b.position_at_end(head)

@@ -41,14 +41,15 @@ def _of_types(codegen, result, *arguments):
     return intrinsic(typed)
 
 
-def c_function(name, result, *arguments):
+def c_function(name, result, *arguments, fixed=None):
     """An intrinsic that calls a function of C by name, or (None) by its address, which is the first argument then.
 
     The types are ``"int64"`` (addresses, too), ``"int32"`` (C's int, an int64 to Numba), ``"float64"`` and, of the result, ``"void"``.
+    Of a function that takes any number of arguments so many are `fixed`.
     """
 
     def codegen(context, builder, signature, args):
-        kind = ir.FunctionType(_llvm(result), [_llvm(a) for a in arguments])
+        kind = ir.FunctionType(_llvm(result), [_llvm(a) for a in arguments[:fixed]], var_arg=fixed is not None)
         if name is None:
             function, args = builder.inttoptr(args[0], kind.as_pointer()), args[1:]
         else:
@@ -170,34 +171,28 @@ call6_int = c_function(None, "int64", *["int64"] * 6)
 call3_int, call4_int = (c_function(None, "int64", *["int64"] * n) for n in (3, 4))
 
 
-def _acquire(context, builder, signature, args):
-    pointer = builder.inttoptr(args[0], _llvm("int64").as_pointer())
-    zero, one = ir.Constant(_llvm("int64"), 0), ir.Constant(_llvm("int64"), 1)
-    return builder.extract_value(builder.cmpxchg(pointer, zero, one, "acquire", "monotonic"), 1)
+def _set(order):
+    """An intrinsic that sets the word at an address."""
+
+    def codegen(context, builder, signature, args):
+        builder.store_atomic(args[1], _pointer(builder, "int64", args[:1]), order, 8)
+        return context.get_dummy_value()
+
+    return _of_types(codegen, "void", "int64", "int64")
 
 
-def _set_free(context, builder, signature, args):
-    builder.store_atomic(ir.Constant(_llvm("int64"), 0), builder.inttoptr(args[0], _llvm("int64").as_pointer()), "release", 8)
-    return context.get_dummy_value()
+def _exchange(operation):
+    """An intrinsic that changes the word at an address by a number, and gives what it was."""
+    return _of_types(
+        lambda _, builder, signature, args: builder.atomic_rmw(operation, _pointer(builder, "int64", args[:1]), args[1], "seq_cst"), *["int64"] * 3
+    )
 
 
-#: Atomically iteration the word at an address from 0 to 1; whether that was done.
-acquire = _of_types(_acquire, "boolean", "int64")
-#: Atomically make the word at an address 0, after everything written before.
-set_free = _of_types(_set_free, "void", "int64")
-
-
-def _atomic_store(context, builder, signature, args):
-    builder.store_atomic(args[1], _pointer(builder, "int64", args[:1]), "seq_cst", 8)
-    return context.get_dummy_value()
-
-
-#: The word at an address, sequentially consistent: read, write, and add to, which gives what it was.
+#: The word at an address, sequentially consistent: read, write, and add to or set, which gives what it was.
 atomic_load = _of_types(lambda _, builder, signature, args: builder.load_atomic(_pointer(builder, "int64", args), "seq_cst", 8), "int64", "int64")
-atomic_store = _of_types(_atomic_store, "void", "int64", "int64")
-atomic_add = _of_types(
-    lambda _, builder, signature, args: builder.atomic_rmw("add", _pointer(builder, "int64", args[:1]), args[1], "seq_cst"), *["int64"] * 3
-)
+atomic_add, atomic_swap, atomic_store = _exchange("add"), _exchange("xchg"), _set("seq_cst")
+#: The same, after everything written before, and no more.
+atomic_release = _set("release")
 #: Let another thread run.
 yield_processor = c_function("SwitchToThread" if os.name == "nt" else "sched_yield", "void")
 #: Memory of so many bytes, of so many zeros of a size, and back; addresses.
@@ -230,8 +225,7 @@ def new_block(kept, nbytes, zeros):
                 store_int(kept + 16 * k, 0)
                 block = load_int(kept + 16 * k + 8)
                 if zeros:
-                    for j in range(nbytes // 8):
-                        store_int(block + 8 * j, 0)
+                    fill_bytes(block, 0, nbytes)
                 return block
     block = allocate_zeros(nbytes + _BEFORE, 1) if zeros else allocate(nbytes + _BEFORE)
     if block == 0:

@@ -16,7 +16,6 @@ import types as python_types
 import uuid
 import weakref
 from contextlib import contextmanager, suppress
-from itertools import pairwise
 
 import llvmlite.binding as llvm
 import numba
@@ -59,7 +58,7 @@ from numba.core.typeconv import Conversion
 from numba.core.typing import npydecl
 from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, builtin_registry, infer_global, signature
 from numba.extending import overload
-from numba.np import arrayobj
+from numba.np import arrayobj, npyimpl
 from numba.np.arrayobj import make_array, populate_array
 from numba.np.ufunc.dufunc import DUFunc
 from numba.np.unsafe.ndarray import empty_inferred
@@ -150,13 +149,23 @@ def new_pass(name, run, changes_graph=False):
 
 
 def nopython_passes(state, before_types, *after_types):
-    """The value of a compiler's ``define_pipelines``: Numba's passes, one more before types are found, and some after."""
+    """The value of a compiler's ``define_pipelines``: Numba's passes, one more before types are found, and perhaps one after."""
     manager = DefaultPassBuilder.define_nopython_pipeline(state)
     manager.add_pass_after(before_types, untyped_passes.MakeFunctionToJitFunction)
-    for before, each in pairwise([typed_passes.NopythonTypeInference, *after_types]):
-        manager.add_pass_after(each, before)
+    for each in after_types:
+        manager.add_pass_after(each, typed_passes.NopythonTypeInference)
     manager.finalize()
     return [manager]
+
+
+def numbers_beside_arrays(kind):
+    """Let the expressions of arrays that Numba fuses have operands of this class of types, as they have Numba's own numbers."""
+    prepare = npyimpl._prepare_argument
+
+    def prepared(context, builder, value, ty, *where):
+        return npyimpl._ScalarHelper(context, builder, value, ty) if isinstance(ty, kind) else prepare(context, builder, value, ty, *where)
+
+    npyimpl._prepare_argument = prepared
 
 
 #: Parts that are no machine code themselves, by the names of their functions.

@@ -116,9 +116,9 @@ def _switch(name, special, last):
             lines.append(f"{operand} {expr.key()}")
 
     def build():
-        from . import switches
+        from .switches import module
 
-        return str(switches.KINDS[name](special).module())
+        return str(module(name, special))
 
     return machine_code("\n".join([f"{name} switch, special={special}", *lines]), build, [name])[0]
 

@@ -21,7 +21,7 @@ _KNOWN = re.compile(
     r"|exp(2|10)?|expm1|log(2|10|1p)?|cbrt|a?(sin|cos|tan)h?|sincos|atan2|pow|hypot|fmod|ldexp|lgamma"
     r"|_Py_NoneStruct|Py_(Inc|Dec)Ref|PyErr_(Occurred|Clear|BadArgument|CheckSignals|NoMemory)|PyEval_(Save|Restore)Thread|PyGILState_(Ensure|Release|Check)"
     r"|PyThread_get_thread_ident|PyThreadState_(SetAsyncExc|GetDict)|PyFloat_(As|From)Double|PyLong_(As|From)LongLong|PyNumber_Check"
-    r"|PyTuple_([GS]etItem|New|Size)|PyList_(GetItem|New|Append)|PyObject_(CheckBuffer|GetBuffer|Type|GetAttr|Vectorcall|RichCompareBool|ClearWeakRefs)"
+    r"|PyTuple_([GS]etItem|New|Pack|Size)|PyList_(GetItem|New|Append)|PyObject_(CheckBuffer|GetBuffer|Type|GetAttr|Vectorcall|RichCompareBool|ClearWeakRefs)"
     r"|PyBuffer_Release|PyBytes_(AsString|Size)|PyObject_GC_(Track|UnTrack|IsTracked|Del)|PyType_GenericAlloc|PyErr_SetNone"
     r"|PyEval_GetFrame|PyFrame_Get(Code|Lasti|Back)|PyList_Size|PyDict_(Size|GetItemWithError)"
 )

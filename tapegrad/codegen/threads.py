@@ -21,15 +21,14 @@ import numpy as np
 from ..common import config
 from .compile import compiled, helper, plain_address
 from .memory import (
-    acquire,
     address_named,
     atomic_add,
     atomic_load,
     atomic_store,
+    atomic_swap,
     c_function,
     call4,
     load_int,
-    set_free,
     set_int_at,
     store_int,
     yield_processor,
@@ -93,7 +92,7 @@ def _spread(chunk, inputs, outputs, workspace, count):
     """`spread`."""
     state = _state()
     most = min(min(atomic_load(load_int(state + _THREADS)), count) - 1, _MOST)
-    if most <= 0 or not acquire(state + _BUSY):
+    if most <= 0 or atomic_swap(state + _BUSY, 1) != 0:
         for k in range(count):
             call4(chunk, inputs, outputs, workspace, k)
         return
@@ -125,7 +124,7 @@ def _spread(chunk, inputs, outputs, workspace, count):
     atomic_store(state + _OPEN, 0)
     while atomic_load(state + _INSIDE) > 0:
         yield_processor()
-    set_free(state + _BUSY)
+    atomic_store(state + _BUSY, 0)
 
 
 @cache

@@ -132,6 +132,6 @@ class MatrixLoop:
 
 @cache
 def _block(loop):
-    block = np.zeros(6, np.int64)
+    block = np.zeros(5, np.int64)
     block[0], block[1:2].view(loop.char)[0], block[4] = np.dtype(loop.char).itemsize, math.nan, id(MemoryError)
     return block

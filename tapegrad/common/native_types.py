@@ -37,14 +37,16 @@ class _Property(ctypes.Structure):
     _fields_ = [(name, ctypes.c_char_p if name in ("name", "doc") else ctypes.c_void_p) for name in ("name", "get", "set", "doc", "closure")]
 
 
-class _MethodDef(ctypes.Structure):
+class MethodDef(ctypes.Structure):
+    """``PyMethodDef``."""
+
     _fields_ = [("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p)]
 
 
 #: A method is called with the object, the address of its arguments, their number, and the names of those that are given by name.
 _FASTCALL_WITH_NAMES = 0x80 | 0x02
 _new_method = ctypes.pythonapi.PyDescr_NewMethod
-_new_method.argtypes, _new_method.restype = [ctypes.py_object, ctypes.POINTER(_MethodDef)], ctypes.py_object
+_new_method.argtypes, _new_method.restype = [ctypes.py_object, ctypes.POINTER(MethodDef)], ctypes.py_object
 _from_spec = ctypes.pythonapi.PyType_FromSpecWithBases
 _from_spec.argtypes, _from_spec.restype = [ctypes.POINTER(_Spec), ctypes.py_object], ctypes.py_object
 #: What CPython goes on reading as long as the types live.
@@ -100,6 +102,6 @@ def copied(cls, size, slots):
 
 def method_of(cls, name, address):
     """A method of a type whose code is at an address."""
-    described = _MethodDef(name.encode(), address, _FASTCALL_WITH_NAMES, None)
+    described = MethodDef(name.encode(), address, _FASTCALL_WITH_NAMES, None)
     _KEPT.append(described)
     return _new_method(cls, ctypes.byref(described))

@@ -14,15 +14,13 @@ import operator
 import os
 import threading
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import lru_cache
 
 from . import config
-from .uninterrupted import remade, uninterrupted
+from .uninterrupted import uninterrupted
 
 _HERE = threading.local()
-_LOCK = remade(threading.Lock())
-#: The executor, and for how many threads it is; none yet.
-_EXECUTOR: list = [None, 0]
 
 
 def run(work, chunks):
@@ -65,37 +63,21 @@ class _Chunks:
     def __init__(self, work, chunks):
         self.work, self.waiting, self.results, self.errors = work, deque(range(chunks)), [None] * chunks, []
         self.awaited = uninterrupted.listener()
-        #: Number of other threads at work; -1: none may begin.
-        self.helping, self.changed = -1, threading.Condition()
 
     def run(self, others):
         """Do what is waiting, with so many others, until nothing is, something was raised, or a signal has come."""
-        executor, self.helping = _executor(others), 0
+        executor, helping = _executor(others), []
         try:
             for _ in range(others):
-                executor.submit(self._help)
+                helping.append(executor.submit(self._share))
         except RuntimeError:
             # The interpreter comes to its end, or the system gives no more threads: there are fewer.
             pass
         try:
             self._share()
         finally:
-            with self.changed:
-                while self.helping:
-                    self.changed.wait()
-                self.helping = -1
-
-    def _help(self):
-        with self.changed:
-            if self.helping < 0:
-                return
-            self.helping += 1
-        try:
-            self._share()
-        finally:
-            with self.changed:
-                self.helping -= 1
-                self.changed.notify()
+            # One that has not begun does not begin any more.
+            wait([each for each in helping if not each.cancel()])
 
     def _share(self):
         _HERE.inside = True
@@ -113,20 +95,14 @@ class _Chunks:
             _HERE.inside = False
 
 
+@lru_cache(1)
 def _executor(count):
-    """The executor with so many threads; it starts one when there is something to do for it, and no other one is free."""
-    with _LOCK:
-        if _EXECUTOR[1] != count:
-            if _EXECUTOR[0] is not None:
-                # It finishes its queue before it ends.
-                _EXECUTOR[0].shutdown(wait=False)
-            _EXECUTOR[:] = ThreadPoolExecutor(count, "tapegrad"), count
-        return _EXECUTOR[0]
+    """The executor with so many threads; it starts one when there is something to do for it, and no other one is free.
 
-
-def _in_child():
-    _EXECUTOR[:] = None, 0
+    One of another number finishes its queue, and ends with whoever uses it.
+    """
+    return ThreadPoolExecutor(count, "tapegrad")
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
+    os.register_at_fork(after_in_child=_executor.cache_clear)

@@ -11,17 +11,7 @@ import ctypes
 import numpy as np
 
 from ..codegen.compile import compiled, helper, plain_address
-from ..codegen.memory import (
-    call4,
-    int_at,
-    load_byte,
-    load_double,
-    load_int,
-    load_int32,
-    store_byte,
-    store_int,
-    store_int32,
-)
+from ..codegen.memory import call4, int_at, load_int, load_int32, store_int
 from ..codegen.python_api import (
     as_int,
     call_with,
@@ -92,37 +82,6 @@ def call_loop(regs, p, scratch):
             d -= 1
         if d < 0:
             return
-
-
-@helper
-def _whole(address, kind):
-    """The number at an address as an integer; `kind` is its dtype's place in `program.CASTS`."""
-    if kind == 0:
-        return int(load_double(address))
-    if kind == 1:
-        return load_int(address)
-    if kind == 2:
-        return load_int32(address)
-    if kind == 3:
-        return (load_byte(address) ^ 128) - 128
-    return load_byte(address)
-
-
-@compiled("void(int64, int64, int64, int64)")
-def cast(args, dims, steps, kinds):
-    """The loop that converts numbers to integers or truth values, as NumPy does; `kinds` has those of the operand and of the result."""
-    source, target, kind, other = load_int(args), load_int(args + 8), kinds // 8, kinds % 8
-    for _ in range(load_int(dims)):
-        if other == 5:
-            store_byte(target, int(load_double(source) != 0.0 if kind == 0 else _whole(source, kind) != 0))
-        elif other == 1:
-            store_int(target, _whole(source, kind))
-        elif other == 2:
-            store_int32(target, _whole(source, kind))
-        else:
-            store_byte(target, _whole(source, kind))
-        source += load_int(steps)
-        target += load_int(steps + 8)
 
 
 @compiled("void(int64, int64, int64, int64)")

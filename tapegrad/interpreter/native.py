@@ -41,17 +41,9 @@ def run_address():
     return plain_address(steps().run)
 
 
-_table = None, 0
-
-
 def table_address():
     """Address of the signatures' table (moves when the table grows)."""
-    global _table
-    table, address = _table
-    if table is not Signature.TABLE:
-        table = Signature.TABLE
-        _table = table, (address := data_address(table))
-    return address
+    return data_address(Signature.TABLE)
 
 
 def refuse_unknown(records, at):
@@ -146,12 +138,7 @@ def saved_ranges(store, marks, low, high, marked):
     ranges = np.empty(2 * (high - low + 1) + 2, np.int64)
     run, marks, table, room = steps().saved_values, data_address(marks), table_address(), data_address(ranges)
     count = run(store.address, marks, table, low, high, marked, store.objects, None, room)
-    pairs = ranges[1 : 1 + 2 * count].reshape(-1, 2)
-    if count > 1:
-        first = np.concatenate([[True], pairs[1:, 0] != pairs[:-1, 1]])
-        last = np.concatenate([first[1:], [True]])
-        pairs = np.stack([pairs[first, 0], pairs[last, 1]], axis=1)
-    return pairs.tolist(), int(ranges[0])
+    return ranges[1 : 1 + 2 * count].reshape(-1, 2).tolist(), int(ranges[0])
 
 
 class Sweep:
@@ -198,8 +185,7 @@ class Sweep:
         if self.words[slot]:
             value = value + self.peek(slot, value.shape, value.dtype)
             self.drop(slot)
-        packed = np.array([data_address(value), value.nbytes], np.int64)
-        block = steps().duplicate(data_address(packed))
+        block = steps().duplicate(data_address(value), value.nbytes)
         if not block:
             raise MemoryError(f"there is no memory for the adjoint of instruction %{slot}, {value.nbytes} bytes")
         self.words[slot] = block
@@ -214,26 +200,18 @@ class Sweep:
 
     def drop(self, slot):
         """Free the adjoint buffer of an array slot, if it has one."""
-        if self.words[slot]:
-            waste = np.empty(0, np.uint8)
-            steps().take(data_address(waste), self.words[slot], 0)
-            self.words[slot] = 0
+        self.take(slot, 0, np.uint8)
 
-    def peek(self, slot, shape, dtype):
+    def peek(self, slot, shape, dtype, taken=False):
         """A copy of the adjoint of an array slot (zeros if there is none)."""
-        result = np.zeros(shape, dtype)
-        if self.words[slot] and result.nbytes:
-            ctypes.memmove(data_address(result), int(self.words[slot]), result.nbytes)
+        result, address = np.zeros(shape, dtype), self.words.item(slot)
+        if address:
+            steps().fetch(data_address(result), address, result.nbytes, taken)
         return result
 
     def take(self, slot, shape, dtype):
         """The adjoint of an array slot, given away by the sweep."""
-        address = self.words.item(slot)
-        if not address:
-            return np.zeros(shape, dtype)
-        result = np.empty(shape, dtype)
-        self.words[slot] = 0
-        steps().take(data_address(result), address, result.nbytes)
+        result, self.words[slot] = self.peek(slot, shape, dtype, True), 0
         return result
 
     # -- sweeping ------------------------------------------------------------------

@@ -63,14 +63,10 @@ from .tensor_memory import (
     BOXED,
     CALL,
     CLASS,
-    COPY,
-    DESCRIBE,
     ENDS,
     EXTRAS,
     FLOAT,
     FREE_COUNT,
-    FUNCTION_OF_ONE,
-    FUNCTION_OF_TWO,
     GENERAL,
     GENERALLY,
     IDENT,
@@ -89,7 +85,6 @@ from .tensor_memory import (
     OF_TWO,
     OPCODE,
     OPCODES,
-    PARAMETER,
     PLAIN_ARRAY,
     PLAIN_NUMBER,
     PREVIOUS,
@@ -101,10 +96,10 @@ from .tensor_memory import (
     STORE,
     TENSOR,
     THINGS,
+    TOLD,
     UFUNC,
     WEAK,
     WORDS_NAME,
-    WRAPPER,
     boxed,
     called,
     element_wise,
@@ -488,16 +483,9 @@ def array_ufunc(cls):
     return method_of(cls, "__array_ufunc__", _COMPILED[_array_ufunc][1])
 
 
-#: What `share` is told of, but for operators: the words.
-_TOLD = {
-    "tensor": CLASS, "parameter": PARAMETER, "wrapper": WRAPPER, "function of one": FUNCTION_OF_ONE, "function of two": FUNCTION_OF_TWO,
-    "describe": DESCRIBE, "copy": COPY, "ufunc": UFUNC, "of one": OF_ONE, "of two": OF_TWO,
-}  # fmt: skip
-
-
 def share(name, thing, row=None):
     """Tell the functions of a class, a code or a function, or of an operator's general way and row."""
-    at = _TOLD.get(name)
+    at = TOLD.get(name)
     if at is None:
         which = _SQUARE if name == "power2" else _OPERATORS[name][0]
         at = GENERAL + 8 * which

@@ -9,7 +9,6 @@ them (`Signature.ready`), not while recording.
 """
 
 import math
-import struct
 
 import numpy as np
 
@@ -28,17 +27,11 @@ from .windows import aligned, coalesce, fits, longest_inside, renumber, within
 LARGE = 1 << 18
 
 
-class Dynamic:
-    """Stands for the integer attribute kept in each record."""
-
-    def __repr__(self):
-        return "DYNAMIC"
-
-
 class Steps(Planner):
     """Collects the steps of one program."""
 
-    DYNAMIC = Dynamic()
+    #: Stands for the integer attribute kept in each record.
+    DYNAMIC = "DYNAMIC"
 
     def __init__(self, metas, out):
         self.metas, self.out = metas, out
@@ -152,8 +145,7 @@ class Steps(Planner):
         char = sym.char if sym.char in "df" else "d"
         atom = self.temporary(kept, char, zero=how == "add")
         if how != "add":
-            bits = struct.unpack("q", struct.pack("d", IDENTITY[how]))[0]
-            self.step(P.FILL, atom.reg, max(1, math.prod(kept)), bits, P.CHARS[char])
+            self.loop([L.Expr.lift(IDENTITY[how])], [atom], kept, [None])
         self.accumulate(sym, Atom(atom.reg, 0, sym.shape, [0 if k in axes else s for k, s in enumerate(atom.strides)], char), how)
         return self.sym(atom)
 
@@ -162,24 +154,25 @@ class Steps(Planner):
         self.loop([sym.expr], [window], sym.shape, [how])
 
     def scanned(self, sym, axis, how):
-        return self._lines(P.SCAN, [sym], axis, [P.HOW[how]])
+        sym = sym.window()
+        return self._lines(sym, sym, axis, P.PRODUCTS if how == "mul" else P.SUMS)
 
     def recurred(self, sym, factors, axis, lag):
-        return self._lines(P.RECUR, [sym, factors], axis, [int(lag)])
+        return self._lines(sym, factors, axis, P.LAGGED if lag else P.RECURRENCE)
 
-    def _lines(self, code, syms, axis, how):
-        """A step along one axis, for each position in the others."""
-        atoms = [s.window().atom for s in syms]
+    def _lines(self, sym, factors, axis, how):
+        """A scan along one axis, for each position in the others."""
+        atoms = [s.window().atom for s in (sym, factors)]
         shape, char = atoms[0].shape, atoms[0].char
         out = self.temporary(shape, char)
         if 0 not in shape:
             words = [word for a in atoms for word in (a.reg, a.offset)]
             atoms.append(out)
-            words += [out.reg, P.CHARS[char], *how, shape[axis], *(a.strides[axis] for a in atoms), len(shape) - 1]
+            words += [out.reg, P.SIZES[char], how, shape[axis], *(a.strides[axis] for a in atoms), len(shape) - 1]
             for k, extent in enumerate(shape):
                 if k != axis:
                     words += [extent, *(a.strides[k] for a in atoms)]
-            self.step(code, *words)
+            self.step(P.SCAN, *words)
         return self.sym(out)
 
     def call(self, spec, atoms, inputs, *around):
@@ -211,7 +204,7 @@ class Steps(Planner):
         sym = self.ordered(sym)
         out = self.temporary(shape, sym.char)
         if index.size:
-            self.step(P.GATHER, sym.atom.reg, self._index(index), out.reg, index.size, P.CHARS[sym.char])
+            self.step(P.GATHER, sym.atom.reg, self._index(index), out.reg, index.size, P.SIZES[sym.char])
         return self.sym(out)
 
     def write_at(self, source, index, target, add):
@@ -219,7 +212,7 @@ class Steps(Planner):
         require(target.offset == 0, f"the window {target}, written at positions")
         if not index.size:
             return
-        where = self._index(index), target.reg, index.size, P.CHARS[target.char]
+        where = self._index(index), target.reg, index.size, P.SIZES[target.char]
         if not add:
             self.step(P.ZERO_AT, where[1], where[0], *where[2:])
         if not source.nothing:
@@ -278,7 +271,7 @@ class Steps(Planner):
         for j, (k, atom, meta) in enumerate(whole):
             last = atom.reg not in registers[j + 1 :]
             owned = atom.reg == 0 and self.out is not SCALAR or atom.reg >= P.FIRST_TEMPORARY and atom.reg not in self.inside
-            self.step(P.MOVE if last and owned else P.ADD, k, atom.reg, meta.nbytes, P.CHARS[meta.char])
+            self.step(P.MOVE if last and owned else P.ADD, k, atom.reg, meta.nbytes, P.SIZES[meta.char])
 
     def _deliver_fused(self, shape, group):
         windows, hows, buffers = [], [], []
@@ -297,7 +290,7 @@ class Steps(Planner):
             if meta is SCALAR:
                 self.step(P.SCALAR, k, buffer.reg)
             else:
-                self.step(P.MOVE, k, buffer.reg, meta.nbytes, P.CHARS[meta.char])
+                self.step(P.MOVE, k, buffer.reg, meta.nbytes, P.SIZES[meta.char])
 
     def _target(self, k, meta):
         reg = self.targets

@@ -16,7 +16,7 @@ from ..common.errors import require
 from ..common.uninterrupted import uninterrupted
 from ..rules import lang as L
 from ..tape.meta import c_strides
-from .program import CHARS, MOST_ARGUMENTS
+from .program import MOST_ARGUMENTS, SIZES
 from .symbolic import ITEMSIZE, Sym
 from .windows import aligned_shape, coalesce
 
@@ -129,42 +129,34 @@ class Planner(ABC):
 
     def placed(self, sym, shape, strides, offset):
         """Zeros with `sym` added into a window (see `RuleArray.placed`)."""
-        whole = self.temporary(shape, sym.char, zero=True)
-        self.add_into(whole, sym, strides, offset)
-        return self.sym(whole)
+        return self.add_into(self.temporary(shape, sym.char, zero=True), sym, strides, offset)
 
     def added_window(self, sym, other, strides, offset):
         """A copy of `sym` with `other` added into a window (see `RuleArray.add_window`)."""
         if sym.nothing:
             return self.placed(other, sym.shape, strides, offset)
-        copy = self.changed(sym)
-        self.add_into(copy.atom, other, strides, offset)
-        return copy
+        return self.add_into(self.changed(sym).atom, other, strides, offset)
 
     def add_into(self, whole, source, strides, offset):
-        """Add `source` into a window of the C-contiguous window `whole`."""
+        """The C-contiguous window `whole`, with `source` added into a window on it."""
         self.loop([source.expr], [self.part(whole, source.shape, strides, offset)], source.shape, ["add"])
+        return self.sym(whole)
 
     # -- positions ------------------------------------------------------------------
     def scattered(self, sym, index, shape):
         """Zeros with `sym` added at flat positions (see `RuleArray.scattered`)."""
-        whole = self.temporary(shape, sym.char, zero=True)
-        self.write_at(sym, index, whole, True)
-        return self.sym(whole)
+        return self.written(self.temporary(shape, sym.char, zero=True), sym, index, True)
 
     def added_at(self, sym, other, index):
         """A copy of `sym` with `other` added at flat positions (see `RuleArray.add_at`)."""
         if sym.nothing:
             return self.scattered(other, index, sym.shape)
-        copy = self.changed(sym)
-        self.write_at(other, index, copy.atom, True)
-        return copy
+        return self.written(self.changed(sym).atom, other, index, True)
 
-    def put_at(self, sym, value, index):
-        """A copy of `sym` with `value` at flat positions (see `RuleArray.put_at`)."""
-        copy = self.changed(sym)
-        self.write_at(value, index, copy.atom, False)
-        return copy
+    def written(self, whole, source, index, add):
+        """The C-contiguous window `whole`, with `source` written to flat positions, or added there."""
+        self.write_at(source, index, whole, add)
+        return self.sym(whole)
 
     # -- along axes -----------------------------------------------------------------
     def reduce(self, sym, how, axes, keepdims):
@@ -189,9 +181,11 @@ class Planner(ABC):
     def matmul(self, a, b, absolute):
         """Matrix product with NumPy's broadcasting; `absolute`: zero times anything is zero."""
         if a.ndim == 1:
-            return _without(self.matmul(a.expand_dims([0]), b, absolute), -2 if b.ndim > 1 else -1)
+            product = self.matmul(a.expand_dims([0]), b, absolute)
+            return product.reshape(np.delete(product.shape, -2 if b.ndim > 1 else -1))
         if b.ndim == 1:
-            return _without(self.matmul(a, b.expand_dims([1]), absolute), -1)
+            product = self.matmul(a, b.expand_dims([1]), absolute)
+            return product.reshape(product.shape[:-1])
         char = "d" if "d" in (a.char, b.char) or a.char not in "df" or b.char not in "df" else "f"
         return self.product(a, b, char, absolute)
 
@@ -283,16 +277,10 @@ def repair_words(a, b, product, places, target):
     batch = product.shape[:-2]
     outer = [aligned_shape(s.atom.shape[:-2], s.atom.strides[:-2], batch) for s in (a, b)]
     words = [word for s, place in zip((a, b), places) for word in (*place, *s.atom.strides[-2:])]
-    words += [target, CHARS[product.char], *a.shape[-2:], product.shape[-1], len(batch)]
+    words += [target, SIZES[product.char], *a.shape[-2:], product.shape[-1], len(batch)]
     for extent, *steps in zip(batch, *outer):
         words += [extent, *steps]
     return words
-
-
-def _without(sym, axis):
-    shape = list(sym.shape)
-    del shape[axis]
-    return sym.reshape(shape)
 
 
 def _for_blas(sym):

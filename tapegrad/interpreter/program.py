@@ -7,20 +7,18 @@ values, 16 to 31 adjoints of operands it adds into, 32 and up temporaries.
 
 END = 0
 ALLOC = 1  # reg, nbytes, zero
-MOVE = 3  # operand, reg, nbytes, char: give a whole temporary to the operand's adjoint
-ADD = 4  # operand, reg, nbytes, char: copy or add a whole buffer
+MOVE = 3  # operand, reg, nbytes, size: give a whole temporary to the operand's adjoint
+ADD = 4  # operand, reg, nbytes, size: copy or add a whole buffer
 TARGET = 5  # operand, reg, nbytes: the operand's adjoint, made of zeros if new
 SCALAR = 6  # operand, reg: add one double to a scalar operand's adjoint
-FILL = 7  # reg, count, value bits, char
 SHIFT = 8  # reg, source reg, bytes: source plus the dynamic attribute times bytes
 CALL = 9  # loop, data, nargs, (reg, offset)*, ndims, dims*, nsteps, steps*, nbatch, (extent, strides*)*
-SCAN = 10  # source reg, offset, target reg, char, how, n, source stride, target stride, nouter, (extent, s, t)*
-SCATTER = 11  # source reg, index reg, target reg, count, char: target[index] += source
-GATHER = 12  # source reg, index reg, target reg, count, char: target = source[index]
-ZERO_AT = 13  # reg, index reg, count, char: reg[index] = 0
+SCAN = 10  # source reg, offset, factor reg, offset, target reg, size, how, n, 3 strides, nouter, (extent, 3 strides)*
+SCATTER = 11  # source reg, index reg, target reg, count, size: target[index] += source
+GATHER = 12  # source reg, index reg, target reg, count, size: target = source[index]
+ZERO_AT = 13  # reg, index reg, count, size: reg[index] = 0
 CONST = 14  # reg, address: an array that the signature owns
-RECUR = 15  # source reg, offset, factor reg, offset, target reg, char, lag, n, 3 strides, nouter, (extent, 3 strides)*
-REPAIR = 16  # reg, offset, row and column strides of two factors, target reg, char, m, k, n, nbatch, (extent, 2 strides)*
+REPAIR = 16  # reg, offset, row and column strides of two factors, target reg, size, m, k, n, nbatch, (extent, 2 strides)*
 DEMAND = 17  # reg: end, and say so, unless this number is 1
 
 FIRST_SAVED = 1
@@ -54,8 +52,7 @@ UNKNOWN, NO_MEMORY = -(1 << 40), -(1 << 41)
 #: What such a program returns then.
 CALL_FAILED, NO_BLOCK = 1, 2
 
-CHARS = {"d": 0, "f": 1}
-HOW = {"add": 0, "mul": 1}
-
-#: The kinds of numbers that `interpreter.calls.cast` converts, by dtype.
-CASTS = {"d": 0, "l": 1, "q": 1, "i": 2, "b": 3, "B": 4, "?": 5}
+#: Bytes of a number, by the dtypes that steps take.
+SIZES = {"d": 8, "f": 4}
+#: How a scan goes on.
+SUMS, PRODUCTS, RECURRENCE, LAGGED = range(4)

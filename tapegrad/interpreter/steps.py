@@ -48,8 +48,8 @@ from .calls import SIZE, call_loop, operand_slot
 
 
 @helper
-def _add_into(target, source, nbytes, char):
-    if char == 0:
+def _add_into(target, source, nbytes, size):
+    if size == 8:
         for j in range(nbytes // 8):
             set_double_at(target, j, double_at(target, j) + double_at(source, j))
     else:
@@ -58,37 +58,15 @@ def _add_into(target, source, nbytes, char):
 
 
 @helper
-def _load(address, char):
-    """The number at an address, as float64."""
-    return load_number(address, 8 if char == 0 else 4)
-
-
-@helper
-def _store(address, x, char):
-    store_number(address, 8 if char == 0 else 4, x)
-
-
-@helper
-def _rounded(x, char):
+def _rounded(x, size):
     """`x` in the precision of its dtype, as every step of NumPy's scans is."""
-    return x if char == 0 else float(np.float32(x))
+    return x if size == 8 else float(np.float32(x))
 
 
 @helper
 def _product(x, y):
     """``x * y`` with absolute zero: what is not finite beside it does not matter."""
     return 0.0 if x == 0.0 or y == 0.0 else x * y
-
-
-@helper
-def _scan_line(source, target, char, how, n, s, t):
-    total = float(how)  # the identity: 0 for sums, 1 for products
-    for _ in range(n):
-        x = _load(source, char)
-        total = _rounded(total * x if how == 1 else total + x, char)
-        _store(target, total, char)
-        source += s
-        target += t
 
 
 @helper
@@ -116,21 +94,10 @@ def _begin(a, b, c, around, ndims, width, line):
 
 
 @helper
-def _scan(regs, p):
-    source = load_int(regs + 8 * load_int(p)) + load_int(p + 8)
-    target = load_int(regs + 8 * load_int(p + 16))
-    char, how, n = load_int(p + 24), load_int(p + 32), load_int(p + 40)
-    s, t, nouter = load_int(p + 48), load_int(p + 56), load_int(p + 64)
-    for line in range(_count(p + 72, nouter, 3)):
-        a, b, _ = _begin(source, target, 0, p + 72, nouter, 3, line)
-        _scan_line(a, b, char, how, n, s, t)
-
-
-@helper
-def _all_finite(data, nbytes, char):
+def _all_finite(data, nbytes, size):
     # Exponents of all ones, counted in integers so that the loop is vectorised.
     bad = 0
-    if char == 0:
+    if size == 8:
         for j in range(nbytes // 8):
             bad += (int_at(data, j) & 0x7FF0000000000000) == 0x7FF0000000000000
     else:
@@ -143,10 +110,10 @@ def _all_finite(data, nbytes, char):
 @helper
 def _repair(regs, p):
     """Compute a matrix product again if it is not finite: zero times anything is zero in it."""
-    target, char = load_int(regs + 8 * load_int(p + 64)), load_int(p + 72)
+    target, size = load_int(regs + 8 * load_int(p + 64)), load_int(p + 72)
     m, inner, n, nbatch = load_int(p + 80), load_int(p + 88), load_int(p + 96), load_int(p + 104)
-    size, count = 8 if char == 0 else 4, _count(p + 112, nbatch, 3)
-    if _all_finite(target, size * count * m * n, char):
+    count = _count(p + 112, nbatch, 3)
+    if _all_finite(target, size * count * m * n, size):
         return
     first, second = load_int(regs + 8 * load_int(p)) + load_int(p + 8), load_int(regs + 8 * load_int(p + 32)) + load_int(p + 40)
     for j in range(count):
@@ -157,42 +124,48 @@ def _repair(regs, p):
                 for k in range(inner):
                     at = a + row * load_int(p + 16) + k * load_int(p + 24)
                     bt = b + k * load_int(p + 48) + column * load_int(p + 56)
-                    total += _product(_load(at, char), _load(bt, char))
-                _store(target, total, char)
+                    total += _product(load_number(at, size), load_number(bt, size))
+                store_number(target, size, total)
                 target += size
 
 
 @helper
-def _recur(regs, p):
+def _scan(regs, p):
+    """Sums, products or recurrences along lines; only the last read factors, with absolute zero."""
     source = load_int(regs + 8 * load_int(p)) + load_int(p + 8)
     factor = load_int(regs + 8 * load_int(p + 16)) + load_int(p + 24)
     target = load_int(regs + 8 * load_int(p + 32))
-    char, lag, n = load_int(p + 40), load_int(p + 48), load_int(p + 56)
+    size, how, n = load_int(p + 40), load_int(p + 48), load_int(p + 56)
     nouter = load_int(p + 88)
     for line in range(_count(p + 96, nouter, 4)):
         a, b, c = _begin(source, factor, target, p + 96, nouter, 4, line)
-        carry = 0.0
+        carry = 1.0 if how == P.PRODUCTS else 0.0
         for _ in range(n):
-            f = _load(b, char)
-            total = _rounded(_load(a, char) + (_rounded(_product(f, carry), char) if lag == 0 else carry), char)
-            carry = total if lag == 0 else _rounded(_product(f, total), char)
-            _store(c, total, char)
+            total = load_number(a, size)
+            if how == P.RECURRENCE:
+                total += _rounded(_product(load_number(b, size), carry), size)
+            elif how == P.PRODUCTS:
+                total *= carry
+            else:
+                total += carry
+            total = _rounded(total, size)
+            carry = _rounded(_product(load_number(b, size), total), size) if how == P.LAGGED else total
+            store_number(c, size, total)
             a += load_int(p + 64)
             b += load_int(p + 72)
             c += load_int(p + 80)
 
 
 @helper
-def _indexed(code, source, index, target, count, char):
-    size = 8 if char == 0 else 4
+def _indexed(code, source, index, target, count, size):
     for j in range(count):
         at = size * load_int(index + 8 * j)
         if code == P.SCATTER:
-            _store(target + at, _load(target + at, char) + _load(source + size * j, char), char)
+            store_number(target + at, size, load_number(target + at, size) + load_number(source + size * j, size))
         elif code == P.GATHER:
             copy_bytes(target + size * j, source + at, size)
         else:
-            _store(target + at, 0.0, char)
+            store_number(target + at, size, 0.0)
 
 
 @compiled("int64(int64, int64, int64, int64, int64, int64)")
@@ -229,10 +202,10 @@ def run(program, regs, records, words, i, scratch):
                 top += 1
         elif code == P.MOVE or code == P.ADD:
             slot = operand_slot(records, i, load_int(q))
-            reg, nbytes, char = load_int(q + 8), load_int(q + 16), load_int(q + 24)
+            reg, nbytes, size = load_int(q + 8), load_int(q + 16), load_int(q + 24)
             source, target = load_int(regs + 8 * reg), load_int(words + 8 * slot)
             if target != 0:
-                _add_into(target, source, nbytes, char)
+                _add_into(target, source, nbytes, size)
             elif code == P.MOVE:
                 store_int(words + 8 * slot, source)
                 store_int(regs + 8 * reg, 0)
@@ -254,16 +227,10 @@ def run(program, regs, records, words, i, scratch):
         elif code == P.SCALAR:
             where = words + 8 * operand_slot(records, i, load_int(q))
             store_double(where, load_double(where) + load_double(load_int(regs + 8 * load_int(q + 8))))
-        elif code == P.FILL:
-            target, value, char = load_int(regs + 8 * load_int(q)), load_double(q + 16), load_int(q + 24)
-            for j in range(load_int(q + 8)):
-                _store(target + (8 if char == 0 else 4) * j, value, char)
         elif code == P.SCAN:
             _scan(regs, q)
         elif code == P.REPAIR:
             _repair(regs, q)
-        elif code == P.RECUR:
-            _recur(regs, q)
         elif code == P.SCATTER or code == P.GATHER:
             _indexed(code, load_int(regs + 8 * load_int(q)), load_int(regs + 8 * load_int(q + 8)),
                      load_int(regs + 8 * load_int(q + 16)), load_int(q + 24), load_int(q + 32))
@@ -300,7 +267,7 @@ def saved_values(records, marks, table, low, high, marked, objects, nothing, ran
     """List the saved values of instructions from `low` to `high` that are marked (1) or not (0).
 
     `ranges` receives the bytes saved by the others, then pairs of positions
-    (start, stop) in `objects`; returns the number of pairs.  `nothing` is
+    (start, stop) in `objects`, of neighbours together; returns the number of pairs.  `nothing` is
     None: what it stands for has been let go already.
     """
     others, listed = 0, 0
@@ -317,28 +284,29 @@ def saved_values(records, marks, table, low, high, marked, objects, nothing, ran
             continue
         start = load_int(records + SIZE * i + CONSTANT)
         if list_item(objects, start) != nothing:
-            store_int(ranges + 8 + 16 * listed, start)
-            store_int(ranges + 16 + 16 * listed, start + saved)
-            listed += 1
+            if listed == 0 or load_int(ranges + 16 * listed) != start:
+                store_int(ranges + 8 + 16 * listed, start)
+                listed += 1
+            store_int(ranges + 16 * listed, start + saved)
     store_int(ranges, others)
     return listed
 
 
-@compiled("int64(int64)")
-def duplicate(packed):
-    """A copy in a new block: `packed` is the address of ``(source, nbytes)``; returns its address, 0 if there is no memory."""
-    source, nbytes = load_int(packed), load_int(packed + 8)
+@compiled("int64(int64, int64)")
+def duplicate(source, nbytes):
+    """The address of a copy in a new block, 0 if there is no memory."""
     target = new_block(0, nbytes, 0)
     if target != 0:
         copy_bytes(target, source, nbytes)
     return target
 
 
-@compiled("void(int64, int64, int64)")
-def take(target, address, nbytes):
-    """Copy `nbytes` from a block to `target` and free it."""
+@compiled("void(int64, int64, int64, int64)")
+def fetch(target, address, nbytes, freed):
+    """Copy `nbytes` from a block to `target`; the block may be freed then."""
     copy_bytes(target, address, nbytes)
-    free_block(0, address)
+    if freed:
+        free_block(0, address)
 
 
 @compiled("void(int64)")

@@ -183,7 +183,7 @@ STEPS = {
     "gather": lambda plan, x, index, shape: plan.gather(x, index, shape),
     "add_window": lambda plan, x, v, shape, strides, offset: plan.added_window(x, v.broadcast_to(shape), strides, offset),
     "add_at": lambda plan, x, v, index: plan.added_at(x, v, index),
-    "put": lambda plan, x, v, index, shape: plan.put_at(x, v.broadcast_to(shape), index),
+    "put": lambda plan, x, v, index, shape: plan.written(plan.changed(x).atom, v.broadcast_to(shape), index, False),
     **{name: lambda plan, x, axis, keepdims, how=how: plan.reduce(x, how, axis, keepdims) for how, name in REDUCTIONS.items()},
     "cumsum": lambda plan, x, axis: plan.scan(x, axis, "add"),
     "cumprod": lambda plan, x, axis: plan.scan(x, axis, "mul"),

@@ -31,16 +31,17 @@ from ..codegen.python_api import (
     new_float,
     new_int,
     new_object,
-    new_tuple,
     of_this_thread,
     offset_of,
     raise_class,
     raised,
     running_frame,
-    set_tuple_item,
     ten_words,
     thread_ident,
     track,
+    tuple_of_four,
+    tuple_of_one,
+    tuple_of_two,
     type_of,
     untrack,
 )  # fmt: skip
@@ -81,6 +82,11 @@ CALL, WORDS_NAME, TRACE_NAME, SIGNATURES, OBJECTS, SAVERS, OPCODE, SHORT, OUT, C
 THINGS += [STATE_KEY, "store"]
 THREAD, CURRENT = range(216, 232, 8)
 CLASS, PARAMETER, WRAPPER, FUNCTION_OF_ONE, FUNCTION_OF_TWO, DESCRIBE, COPY, UFUNC, OF_ONE, OF_TWO, FREE, FREE_COUNT = range(232, 328, 8)
+#: What `numbers.share` is told of, but for operators: the words.
+TOLD = {
+    "tensor": CLASS, "parameter": PARAMETER, "wrapper": WRAPPER, "function of one": FUNCTION_OF_ONE, "function of two": FUNCTION_OF_TWO,
+    "describe": DESCRIBE, "copy": COPY, "ufunc": UFUNC, "of one": OF_ONE, "of two": OF_TWO,
+}  # fmt: skip
 OPCODES, GENERAL, ROWS = range(328, 328 + 3 * 72, 72)
 SHARED = np.zeros((328 + 3 * 72) // 8, np.int64)
 SHARED[: len(THINGS)] = list(map(id, THINGS))
@@ -227,19 +233,6 @@ def store_of(a, a_kind, b, b_kind, words):
     if a_kind == TENSOR and load_int(a + ON_WORDS) == words:
         return load_int(a + STORE)
     return load_int(b + STORE) if b_kind == TENSOR and load_int(b + ON_WORDS) == words else current_store()
-
-
-@helper
-def tuple_of(a, b):
-    """A tuple of two things, or (0) of one; 0 with an exception."""
-    pair = new_tuple(1 if b == 0 else 2)
-    if pair != 0:
-        keep(a)
-        set_tuple_item(pair, 0, a)
-        if b != 0:
-            keep(b)
-            set_tuple_item(pair, 1, b)
-    return pair
 
 
 @helper
@@ -425,25 +418,15 @@ def _meta_of(thing, kind):
 def _signature(row, store, m, n, left, right):
     """The signature that the store has for operands of these descriptions, a new reference; 0, with or without an exception, if it has none."""
     shared, found = shared_words(), 0
-    metas, key = tuple_of(m, n), new_tuple(4)
-    if metas != 0 and key != 0:
-        flags = load_int(shared + (SINGLE if n == 0 else ONLY_SECOND if left == 0 else ONLY_FIRST if right == 0 else BOTH))
-        empty = load_int(shared + EMPTY)
-        keep(row)
-        keep(empty)
-        keep(metas)
-        keep(flags)
-        set_tuple_item(key, 0, row)
-        set_tuple_item(key, 1, empty)
-        set_tuple_item(key, 2, metas)
-        set_tuple_item(key, 3, flags)
-        signatures = attribute(store, load_int(shared + SIGNATURES))
-        if signatures != 0:
-            found = dict_item(signatures, key)
-            keep(found)
-            drop(signatures)
-    drop(metas)
-    drop(key)
+    flags = load_int(shared + (SINGLE if n == 0 else ONLY_SECOND if left == 0 else ONLY_FIRST if right == 0 else BOTH))
+    metas = tuple_of_one(1, m) if n == 0 else tuple_of_two(2, m, n)
+    key = tuple_of_four(4, row, load_int(shared + EMPTY), metas, flags) if metas != 0 else 0
+    signatures = attribute(store, load_int(shared + SIGNATURES)) if key != 0 else 0
+    if signatures != 0:
+        found = dict_item(signatures, key)
+        keep(found)
+    for thing in (metas, key, signatures):
+        drop(thing)
     return found
 
 

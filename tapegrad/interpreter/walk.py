@@ -18,10 +18,11 @@ The adjoint of every slot is one 8-byte word: the number itself for a scalar
 slot, the address of a C-contiguous block (`codegen.memory.new_block`; 0: none yet) for an array.
 """
 
-from ..codegen.compile import compiled, helper
+from ..codegen.compile import compiled, inlined
 from ..codegen.memory import (
     call4_int,
     call6_int,
+    fill_bytes,
     free_block,
     load_byte,
     load_double,
@@ -61,6 +62,12 @@ def locate(records, marks, table, savers, first, end, objects, addresses, number
             store_int(addresses + 8 * k, address)
 
 
+@inlined
+def _below(marks, i):
+    """The slot to look at after an unmarked one: eight at a time."""
+    return i - 8 if i & 7 == 7 and load_int(marks + i - 7) == 0 else i - 1
+
+
 @compiled("int64(int64, int64, int64, int64)")
 def reverse(words, high, low, stop_at_large):
     """Sweep marked instructions from `high` down to `low`, as the `words` of a sweep say (`program.W_RECORDS` ...).
@@ -74,12 +81,8 @@ def reverse(words, high, low, stop_at_large):
     regs = scratch + P.REGISTERS_AT
     i = high
     while i >= low:
-        # Eight unmarked instructions at a time.
         if load_byte(marks + i) == 0:
-            if i & 7 == 7 and load_int(marks + i - 7) == 0:
-                i -= 8
-            else:
-                i -= 1
+            i = _below(marks, i)
             continue
         op = load_int32(records + SIZE * i)
         if op < FIRST_ARRAY:
@@ -120,18 +123,18 @@ def reverse(words, high, low, stop_at_large):
     return low - 1
 
 
-@helper
-def marked(records, marks, table, high, pending, refuse):
-    """The work of `mark`, inlined into its callers."""
+@compiled("int64(int64, int64, int64, int64, int64, int64)")
+def mark(records, marks, table, high, pending, refuse):
+    """Mark the ancestors of the `pending` marked roots at or below `high`.
+
+    Returns ``count << 32 | lowest``: how many instructions are marked, and the
+    lowest of them; or, with `refuse`, ``-1 - i`` if it met the cleared instruction `i`.
+    """
     count, lowest = 0, high
     i = high
     while i > 0 and pending > 0:
         if load_byte(marks + i) != MARK:
-            # Eight unmarked instructions at a time.
-            if i & 7 == 7 and load_int(marks + i - 7) == 0:
-                i -= 8
-            else:
-                i -= 1
+            i = _below(marks, i)
             continue
         pending -= 1
         op = load_int32(records + SIZE * i)
@@ -162,16 +165,6 @@ def marked(records, marks, table, high, pending, refuse):
     return (count << 32) | lowest
 
 
-@compiled("int64(int64, int64, int64, int64, int64, int64)")
-def mark(records, marks, table, high, pending, refuse):
-    """Mark the ancestors of the `pending` marked roots at or below `high`.
-
-    Returns ``count << 32 | lowest``: how many instructions are marked, and the
-    lowest of them; or, with `refuse`, ``-1 - i`` if it met the cleared instruction `i`.
-    """
-    return marked(records, marks, table, high, pending, refuse)
-
-
 @compiled("int64(int64, int64, int64, int64)")
 def straight(words, root, saved, least):
     """Begin a sweep from the number at slot `root`: clear adjoints and marks up to there, mark its ancestors, seed it.
@@ -180,10 +173,8 @@ def straight(words, root, saved, least):
     are fewer than `least`; or ``UNKNOWN - i``.
     """
     adjoint, marks = load_int(words + 8 * P.W_ADJOINT), load_int(words + 8 * P.W_MARKS)
-    for i in range(root + 1):
-        store_int(adjoint + 8 * i, 0)
-    for i in range(root // 8 + 2):
-        store_int(marks + 8 * i, 0)
+    fill_bytes(adjoint, 0, 8 * (root + 1))
+    fill_bytes(marks, 0, 8 * (root // 8 + 2))
     store_byte(marks + root, MARK)
     packed = mark(load_int(words + 8 * P.W_RECORDS), marks, load_int(words + 8 * P.W_TABLE), root, 1, 1)
     if packed < 0 or packed >> 32 < least:

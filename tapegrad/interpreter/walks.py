@@ -83,16 +83,11 @@ def _move(store, new, kept, keep):
     for number in numbers[(numbers >= FIRST_ARRAY) & (numbers < ARRAY_LEAF)].tolist():
         Signature.held(new, Signature.ALL[number - FIRST_ARRAY])
     new.due = new.capacity
-    operands = (ops != CONTINUES) & (ops != ARRAY_LEAF) & (ops != SCALAR_LEAF) & (ops < CLEARED)
+    operands, continued = (ops != ARRAY_LEAF) & (ops != SCALAR_LEAF) & (ops < CLEARED), ops == CONTINUES
     for name in ("a", "b"):
         records[name][operands] = renumber[records[name][operands]]
-    continued = np.flatnonzero(ops == CONTINUES)
-    if len(continued):
-        for name in ("a", "b"):
-            records[name][continued] = renumber[records[name][continued]]
-        words = records.view(np.int64).reshape(-1, 4)
-        words[continued, 2] = renumber[words[continued, 2]]
-        words[continued, 3] = renumber[words[continued, 3]]
+    words = records.view(np.int64).reshape(-1, 4)
+    words[continued, 2:] = renumber[words[continued, 2:]]
     integers = records["integer"]
     for j in np.flatnonzero(arrays):
         saves = len(Signature.ALL[ops[j] - FIRST_ARRAY].saves)

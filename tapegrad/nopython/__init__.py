@@ -10,7 +10,7 @@ rest when something has to be compiled.  In the order in which to read:
 `drivers`    the loops over chunks of directions around the user's function, written for its types.
 `types`      the dual number as a Numba type.
 `scalars`    operations on it, from the rules table; `builtins`, Python's builtins, ways in and out.
-`arrays`     arrays of dual numbers; `algebra`, linear algebra; `broadcast`, a dual number beside an array in a fused expression.
+`arrays`     arrays of dual numbers; `algebra`, linear algebra.
 `loops`      NumPy's functions that are loops, for both modes.
 `functions`  functions of element-wise rows that Numba does not know.
 `vectorized` functions of ``@numba.vectorize`` as loops over functions of numbers.

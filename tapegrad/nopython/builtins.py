@@ -6,15 +6,14 @@ comparisons, ``isnan``, ``int``) read the value.
 """
 
 import math
-from functools import reduce
 
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic, lower_builtin, overload
+from numba.extending import intrinsic, lower_builtin, overload, register_jitable
 
-from ..codegen.numba_inside import AbstractTemplate, signature
-from .scalars import lowering, template
+from ..codegen.numba_inside import signature
+from .scalars import register
 from .types import F64, I64, DualType, build, common_dual, is_real, parts
 
 
@@ -75,12 +74,6 @@ def as_dual(typingctx, token, x):
 
 
 # ---- max and min ------------------------------------------------------------------------
-class _Extremum(AbstractTemplate):
-    def generic(self, args, kws):
-        dual = common_dual(*args) if len(args) >= 2 and not kws else None
-        return None if dual is None else signature(dual, *[dual] * len(args))
-
-
 def extremum_of(function):
     """`max` or `min` of a sequence, in pairs, so that ties share here too."""
 
@@ -97,21 +90,18 @@ def extremum_of(function):
 
 def _register_extremum(function, name):
     """Make Numba know `max` or `min` of dual numbers: of several arguments, and of one tuple, list or vector."""
-    pair = lowering(function, name)
-
-    def lower(context, builder, sig, args):
-        dual = sig.return_type
-        return reduce(lambda a, b: pair(context, builder, signature(dual, dual, dual), (a, b)), args)
-
-    template(function, _Extremum)
-    lower_builtin(function, DualType, types.VarArg(DualType))(lower)
+    register(function, name, function, of_arrays=False)
+    of_items = register_jitable(extremum_of(function))
 
     @overload(function, target="cpu")
-    def extremum(items):
-        if isinstance(items, types.BaseTuple) and len(items) > 1 and common_dual(*items) is not None:
-            return lambda items: function(*items)
-        if isinstance(items, (types.List, types.Array)) and isinstance(items.dtype, DualType) and getattr(items, "ndim", 1) == 1:
-            return extremum_of(function)
+    def extremum(*items):
+        if len(items) > 2 and common_dual(*items) is not None:
+            return lambda *items: function(function(items[0], items[1]), *items[2:])
+        (of,) = items if len(items) == 1 else (None,)
+        if isinstance(of, types.BaseTuple) and len(of) > 1 and common_dual(*of) is not None:
+            return lambda *items: function(*items[0])
+        if isinstance(of, (types.List, types.Array)) and isinstance(of.dtype, DualType) and getattr(of, "ndim", 1) == 1:
+            return lambda *items: of_items(items[0])
 
 
 _register_extremum(max, "maximum")

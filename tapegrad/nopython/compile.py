@@ -16,19 +16,18 @@ from numba.extending import is_jitted
 from ..codegen.numba_inside import INNER, call_of, ir, meaning, nopython_passes, part
 from ..common.errors import UnsupportedInNumbaError
 from . import algebra  # noqa: F401  (it registers operations)
-from .broadcast import BroadcastPass
 from .key import content
 from .request import UninterruptedCompiler
 from .reverse.statements import Refused
 from .rewrite import VARIANT, dual_pass
 
 
-def compiler(*before_types):
+def compiler(*passes):
     """A compiler of a part of a derivative, with these passes."""
 
     class CompilerWithPasses(part(UninterruptedCompiler)):
         def define_pipelines(self):
-            return nopython_passes(self.state, *before_types, BroadcastPass)
+            return nopython_passes(self.state, *passes)
 
     return CompilerWithPasses
 

@@ -13,13 +13,13 @@ from ..codegen.numba_inside import INNER, impl_ret_borrowed
 from ..common.errors import UnsupportedInNumbaError
 from . import algebra
 from .arrays import primals
-from .builtins import as_dual, component, primal, seeded
+from .builtins import as_dual, component, primal, seeded  # noqa: F401  (lines name them)
 from .compile import compiled, dual_dispatcher
 from .key import content
 from .reverse.drivers import ReverseDriver
 from .reverse.runtime import caught
 from .rewrite import dual_arguments
-from .types import DualType, Token, arrays_in, compiled_only, contains_dual, copied, defined, dual_of, element, is_real, with_arrays
+from .types import DualType, Token, arrays_in, compiled_only, contains_dual, copied, defined, dual_of, element, is_real, with_leaves
 
 #: Lanes used where the number of directions is not known when types are.
 DEFAULT_LANES = 8
@@ -130,12 +130,12 @@ def _run_function(request, argument_types, count, lanes):
     others = {k: ty for k, ty in enumerate(argument_types[:count]) if k not in chosen}
 
     def made(exchange):
-        given = {k: with_arrays(ty, f"a{k}", exchange, names) for k, ty in others.items()}
+        given = {k: with_leaves(ty, f"a{k}", exchange, names) for k, ty in others.items()}
         tys = [given[k][1] if k in given else dual_of(ty, lanes) for k, ty in enumerate(argument_types[:count])]
         return [f"c{k} = {text}" for k, (text, _) in given.items()], compiled(dispatcher, tys, request.function).return_type
 
     try:
-        lines, result = made(lambda ty, text: (f"fixed({text})", ty.copy(readonly=True)))
+        lines, result = made(lambda ty, text: (f"fixed({text})", ty.copy(readonly=True)) if isinstance(ty, types.Array) else (text, ty))
     except UnsupportedInNumbaError:
         try:
             lines, result = made(copied)
@@ -289,13 +289,6 @@ def _overlap(a, b):
     return arrays
 
 
-_PIECES = {
-    "np": np, "as_dual": as_dual, "component": component, "primal": primal, "seeded": seeded, "seeds": seeds, "along": along,
-    "collect": collect, "collect_rows": collect_rows, "symmetric": symmetric, "cleared": cleared, "apart": apart, "apart_if_stored": apart_if_stored,
-    "fixed": fixed, "as_seed": as_seed, "values": values, "tangents": tangents,
-}  # fmt: skip
-
-
 def _lifted(k, array, lane=None, tangent=None):
     """Text of an argument as dual numbers: seeded from a lane on, or along a tangent."""
     if tangent is None:
@@ -380,4 +373,5 @@ def _forward_lines(request, argument_types, count, run):
 def _driver(request, lines, names):
     """The function of these lines."""
     name = f"driver_{request.identity}"
-    return defined("\n    ".join([f"def {name}(arguments):", *lines]), name, {**_PIECES, **names})
+    # (It calls what is in this file.)
+    return defined("\n    ".join([f"def {name}(arguments):", *lines]), name, {**globals(), **names})

@@ -205,22 +205,21 @@ def _take(a, indices):
     return flat[indices]
 
 
-@loop(np.tril, 2, None, forward=False)
-def _tril(m, k=0):
-    out = zeros_for((m.shape[0], m.shape[1]), m)
-    for i in range(m.shape[0]):
-        for j in range(max(0, min(m.shape[1], i + k + 1))):
-            out[i, j] = m[i, j]
-    return out
+def _triangle(function, lower):
+    """Let `function` of a matrix have zeros beside a triangle, that of the diagonal number `k`."""
+
+    @loop(function, 2, None, forward=False)
+    def triangle(m, k=0):
+        out = zeros_for((m.shape[0], m.shape[1]), m)
+        for i in range(m.shape[0]):
+            for j in range(m.shape[1]):
+                if j <= i + k if lower else j >= i + k:
+                    out[i, j] = m[i, j]
+        return out
 
 
-@loop(np.triu, 2, None, forward=False)
-def _triu(m, k=0):
-    out = zeros_for((m.shape[0], m.shape[1]), m)
-    for i in range(m.shape[0]):
-        for j in range(max(0, i + k), m.shape[1]):
-            out[i, j] = m[i, j]
-    return out
+_triangle(np.tril, True)
+_triangle(np.triu, False)
 
 
 @loop(np.diag, 1, forward=False)

@@ -211,19 +211,15 @@ def _edit(s, bound, promotion, func_ir, activity, variant, kept, lanes):
                 CALLED_AS_IS.append(function)
 
 
-def _refer(s, func_ir, variant, kept):
-    """Let a reference to a user's function refer to its variant."""
-    if not isinstance(s, ir.Assign) or s.target.name in kept:
-        return
-    if isinstance(s.value, (ir.Global, ir.FreeVar)):
-        function = s.value.value
-    elif is_expr(s.value, "getattr"):
-        function = resolve(func_ir, s.target)
-    else:
-        return
-    if is_users(function):
-        helper = variant(function, False)
-        s.value = ir.Global(helper.py_func.__name__, helper, s.loc)
+def references(func_ir):
+    """The statements that name a user's function, by a global, a cell or an attribute of a module; and the function."""
+    for block in func_ir.blocks.values():
+        for s in block.body:
+            value = getattr(s, "value", None)
+            if isinstance(value, (ir.Global, ir.FreeVar)) or is_expr(value, "getattr"):
+                function = resolve(func_ir, s.target)
+                if is_users(function):
+                    yield s, function
 
 
 def dual_pass(lanes, returns, dispatcher):
@@ -260,9 +256,10 @@ def dual_pass(lanes, returns, dispatcher):
                 raised_with(s, said)
                 body.append(s)
             block.body = body
-        for block in func_ir.blocks.values():
-            for s in block.body:
-                _refer(s, func_ir, variant, kept)
+        for s, function in references(func_ir):
+            if s.target.name not in kept:
+                helper = variant(function, False)
+                s.value = ir.Global(helper.py_func.__name__, helper, s.loc)
         define_anew(func_ir)
         return True
 

@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import lower_cast, models, register_model, typeof_impl
 
-from ..codegen.numba_inside import Conversion, cgutils, lower_constant
+from ..codegen.numba_inside import Conversion, cgutils, lower_constant, numbers_beside_arrays
 from ..common.errors import UnsupportedInNumbaError
 
 F64, I32, I64 = ir.DoubleType(), ir.IntType(32), ir.IntType(64)
@@ -28,6 +28,9 @@ def is_real(ty):
 class DualType(types.Type):
     """Type of a dual number with `lanes` tangents."""
 
+    #: (Numba fuses expressions of arrays only with numbers of its own.)
+    is_internal = True
+
     def __init__(self, lanes):
         self.lanes = lanes
         super().__init__(f"dual{lanes}")
@@ -40,6 +43,9 @@ class DualType(types.Type):
 
     def cast_python_value(self, value):
         return float(value)
+
+
+numbers_beside_arrays(DualType)
 
 
 class TangentType(types.Type):
@@ -178,16 +184,14 @@ def dual_of(ty, lanes):
     return types.Array(DualType(lanes), ty.ndim, "C") if isinstance(ty, types.Array) else DualType(lanes)
 
 
-def with_arrays(ty, text, exchange, names):
-    """(text, type) of an argument in which each array, also in tuples, is exchanged; ``exchange(type, text)`` is the pair of one.
+def with_leaves(ty, text, exchange, names):
+    """(text, type) of an argument that is exchanged, or, of a tuple, whose parts are; ``exchange(type, text)`` is the pair of one.
 
     The classes of named tuples get into `names`.
     """
-    if isinstance(ty, types.Array):
-        return exchange(ty, text)
     if not isinstance(ty, types.BaseTuple):
-        return text, ty
-    items, made, maker = [with_arrays(item, f"{text}[{k}]", exchange, names) for k, item in enumerate(ty)], None, ""
+        return exchange(ty, text)
+    items, made, maker = [with_leaves(item, f"{text}[{k}]", exchange, names) for k, item in enumerate(ty)], None, ""
     if isinstance(ty, types.BaseNamedTuple):
         made, maker = ty.instance_class, f"Tuple{len(names)}"
         names[maker] = made
@@ -203,7 +207,9 @@ def arrays_in(ty, place=""):
 
 
 def copied(ty, text):
-    """The pair of a copy, for `with_arrays`."""
+    """The pair of a copy of an array, and of anything else as it is, for `with_leaves`."""
+    if not isinstance(ty, types.Array):
+        return text, ty
     return f"{text}.copy()", ty.copy(layout="C" if ty.layout == "A" else ty.layout, readonly=False)
 
 

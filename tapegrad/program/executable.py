@@ -17,7 +17,7 @@ from types import MappingProxyType
 import numpy as np
 
 from ..codegen.compile import compiled, inlined
-from ..codegen.memory import acquire, allocate, call3_int, int_at, release, set_free, yield_processor
+from ..codegen.memory import allocate, atomic_release, atomic_swap, call3_int, int_at, release, yield_processor
 from ..interpreter.native import data_address
 from .status import FINE, OTHER
 
@@ -35,7 +35,7 @@ def taken(executable):
     """The address of a block that nothing else uses until it is given back, and what is given back then (`give_back`)."""
     nbytes, count, first = int_at(executable, X_NBYTES), int_at(executable, X_COUNT), int_at(executable, X_BLOCKS)
     k, mine = 0, first
-    while not acquire(mine + 8 * B_TAKEN):
+    while atomic_swap(mine + 8 * B_TAKEN, 1) != 0:
         k += 1
         mine += LINE
         if k == count:
@@ -55,7 +55,7 @@ def give_back(mine):
     if mine < 0:
         release(-mine)
     else:
-        set_free(mine + 8 * B_TAKEN)
+        atomic_release(mine + 8 * B_TAKEN, 0)
 
 
 @compiled("int64(int64, int64, int64)")

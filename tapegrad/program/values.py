@@ -6,7 +6,7 @@ They are planned from the rules table as the adjoints are (`interpreter.plan`):
 entry                                  program
 =====================================  ==============================================
 element-wise row, or ufunc             the ufunc's inner loop
-cast of float64 to integers, or bool   a loop of ours
+cast to integers, or bool              a loop of ours
 element-wise row that is no ufunc      a loop made from its expression
 linear row                             its JVP, applied to the operands
 row with `forward`                     that, in the rules' language
@@ -22,12 +22,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..codegen.compile import plain_address
 from ..codegen.python_api import data_address
 from ..codegen.ufuncs import inner_loop
 from ..common.uninterrupted import imported
 from ..interpreter import program as P
-from ..interpreter.calls import cast
 from ..interpreter.plan import Steps
 from ..interpreter.planner import call_words
 from ..interpreter.symbolic import ITEMSIZE, Atom, Sym
@@ -84,11 +82,10 @@ class ValuePlanner(Steps):
             return sym
         if char in "df" and target is None and sym.char not in "LQ":
             return sym.cast(char)
-        kinds = [P.CASTS.get(c) for c in (sym.char, char)]
-        if None in kinds or char == "d":
+        if sym.char not in "dlqibB?" or char not in "lqibB?":
             raise Unplanned(f"a cast from {sym.char} to {char}")
         target = target or self.temporary(sym.shape, char)
-        self._elements((plain_address(cast), 8 * kinds[0] + kinds[1]), [sym.window().atom, target], sym.shape)
+        self.loop([sym.window().expr], [target], sym.shape, [None])
         return self.sym(target)
 
     def reduction(self, function, sym):

@@ -68,7 +68,7 @@ def test_what_describes_a_function_to_cpython_outlives_every_module():
 
     at_definition = 2 * ctypes.sizeof(ctypes.c_void_p)
     address = ctypes.c_void_p.from_address(id(same) + at_definition).value
-    (method,) = (o for o in gc.get_objects() if type(o) is compile._PyMethodDef and ctypes.addressof(o) == address)
+    (method,) = (o for o in gc.get_objects() if type(o) is compile.MethodDef and ctypes.addressof(o) == address)
     assert not [o for o in gc.get_referrers(method) if isinstance(o, (list, dict))] and sys.getrefcount(method) > 2
 
 

@@ -28,7 +28,7 @@ def toys(monkeypatch, tmp_path):
         "mix", lambda x, y: 5.0 * x + y * y, lambda x, y: 5.0 * x + y * y, (lambda x, y, z: 5.0, lambda x, y, z: y + y),
         scalar=lambda x, y: 5.0 * x + y * y, node="Mix", doc="5 x + y ** 2",
     )  # fmt: skip
-    (switch,) = code.machine_code("toys", lambda: str(switches.ReverseSwitch(False).module()), ["reverse"])
+    (switch,) = code.machine_code("toys", lambda: str(switches.module("reverse", False)), ["reverse"])
     monkeypatch.setattr(native, "reverse_switch", lambda special: switch)
     return cube, mix
 

@@ -10,8 +10,8 @@ In the order in which to read:
 `activity`    what has an adjoint; `adjoints`, what the reverse sweep does for a statement.
 `plan`        what is kept, what is computed again, how the reverse sweep finds its way.
 `segments`    outermost loops within `memory=`: iterations that are forgotten, and run once more.
-`emit`        both sweeps as one control-flow graph; `runtime`, what it calls: memory, contributions to adjoints.
-`second`      contributions in dual numbers: the sweeps, typed for them, give products of the Hessian.
+`emit`        both sweeps as one control-flow graph; `runtime`, what it calls: memory, contributions to adjoints,
+              also in dual numbers: the sweeps, typed for them, give products of the Hessian.
 `threads`     `prange` loops whose iterations are independent, on threads.
 `compile`     the passes, and helpers; `drivers`, the code around the sweeps.
 """

@@ -9,11 +9,12 @@ import numpy as np
 from numba import types
 
 from ...codegen.numba_inside import INNER, ir
+from ...common.reached import reached
 from ...rules import lang as L
 from ..types import is_real
 from . import runtime
 from .activity import Activity, refuse_unknown
-from .rows import CHEAP, ExpressionTree, elementwise, is_array, is_float, kernel
+from .rows import CHEAP, elementwise, is_array, is_float, kernel, operands_of
 from .statements import Refused, clone, is_expr, is_phi
 
 _ONE = L.Expr.lift(1.0)
@@ -36,11 +37,6 @@ def add_unit(shadow, row):
 def settle(shadow, index, total, some):
     if some:
         shadow[index] += total
-
-
-@numba.njit(**INNER)
-def copied(a):
-    return a.copy()
 
 
 class Adjoints(Activity):
@@ -277,11 +273,11 @@ class Adjoints(Activity):
         if isinstance(e, ir.Var):  # a copy that changes the type
             self.pass_on(e.name, w)
         elif operation and whole:
-            self._tree(ExpressionTree(operation, self.inside), w, p.type(z).ndim)
+            self._tree(operation, w, p.type(z).ndim)
         elif operation:
             self._scalar(operation, z, w)
         elif total:
-            self._tree(ExpressionTree(self.inside.get(total, total), self.inside), w)
+            self._tree(self.inside.get(total, total), w)
         elif self.rule(s) is not None:
             self._call(s, w, z)
         elif is_expr(e, "getitem") and is_array(p.type_of(e.value.name)):
@@ -323,11 +319,11 @@ class Adjoints(Activity):
             if expr is not None and self.active(name):
                 self.add(name, expr, w, {"z": z, **dict(enumerate(operation.operands))})
 
-    def _tree(self, tree, w, n=None):
+    def _tree(self, root, w, n=None):
         """Adjoint of an array expression of `n` dimensions, or of its sum."""
-        p = self.p
-        function, shadows, numbers = kernel(tree, [p.type(x) for x in tree.leaves], [self.active(x) for x in tree.leaves], n)
-        self._contribute(function, w, tree.leaves, shadows, numbers)
+        leaves = [node for node in reached([root], lambda node: operands_of(node, self.inside)) if isinstance(node, str)]
+        function, shadows, numbers = kernel(root, self.inside, leaves, [*map(self.p.type, leaves)], [*map(self.active, leaves)], n)
+        self._contribute(function, w, leaves, shadows, numbers)
 
     def _call(self, s, w, z):
         operands = self.rule(s).operands
@@ -373,7 +369,7 @@ class Adjoints(Activity):
             shadow, index = p.var(self.val(self.shadow[s.target.name])), p.var(self.val(s.index.name))
             w = self.put(ir.Expr.getitem(shadow, index, p.loc))
             several = isinstance(p.types[self.before[id(s)][0]], types.Array)
-            w = self.call(copied, w) if several else w
+            w = self.call(np.copy, w) if several else w
             self.out.append(ir.SetItem(shadow, index, p.var(self.global_(0.0)), p.loc))
             if not several:
                 self.pass_on(s.value.name, w)
@@ -387,7 +383,7 @@ class Adjoints(Activity):
             if inside:
                 # Its operands are read where it was computed, before the store.
                 self.plan.at = self.plan.place[id(p.defs[s.value.name][1])]
-            self._tree(ExpressionTree(inside or s.value.name, self.inside), w, p.types[self.before[id(s)][0]].ndim)
+            self._tree(inside or s.value.name, w, p.types[self.before[id(s)][0]].ndim)
 
     def restored(self, s):
         return id(s) in self.plan.put_back

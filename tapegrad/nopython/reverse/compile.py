@@ -11,11 +11,10 @@ from numba.extending import is_jitted
 from ...codegen.numba_inside import INNER, define_anew, ir, meaning, new_pass, type_anew
 from ..compile import compiled, compiler, renewed
 from ..key import content
-from ..rewrite import is_users, resolve
+from ..rewrite import is_users, references
 from ..types import contains_dual, defined, primal_type
 from .emit import BOTH, SweepEmitter
 from .program import Program
-from .statements import is_expr
 from .threads import pair_of, threaded
 
 _INLINED, _APART, _PAIRS, _BUSY = (weakref.WeakKeyDictionary() for _ in range(4))
@@ -102,15 +101,10 @@ def _compiler(rewrite):
     """
 
     def lead_to_helpers(state):
-        func_ir = state.func_ir
-        for block in func_ir.blocks.values():
-            for s in block.body:
-                value = getattr(s, "value", None)
-                if isinstance(value, (ir.Global, ir.FreeVar)) or is_expr(value, "getattr"):
-                    function = resolve(func_ir, s.target)
-                    if not hasattr(function, "of_user") and is_users(function):
-                        s.value = ir.Global(function.__name__, inlined(function), s.loc)
-        define_anew(func_ir)
+        for s, function in references(state.func_ir):
+            if not hasattr(function, "of_user"):
+                s.value = ir.Global(function.__name__, inlined(function), s.loc)
+        define_anew(state.func_ir)
         state.given, state.args = state.args, tuple(map(primal_type, state.args))
         return True
 

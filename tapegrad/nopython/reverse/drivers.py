@@ -1,10 +1,12 @@
 """From both sweeps of a function to derivatives: the code around them, per types of arguments."""
 
+from functools import partial
+
 import numpy as np
 from numba import types
 
 from ...common.errors import UnsupportedInNumbaError
-from ..types import arrays_in, copied, dual_of, with_arrays
+from ..types import arrays_in, copied, dual_of, with_leaves
 from .compile import GradientBuilder
 from .runtime import arena_type, caught
 
@@ -17,20 +19,14 @@ class DifferentiatedArgs:
 
     def __init__(self, request, argument_types, work):
         self.request, self.work, self.types, self.sources, self.values, self.scope = request, work, [], [], [], {}
-        self.forms = {k: self._form(argument_types[k], f"a{k}", k) for k in (*request.argnums, *work)}
+        #: text of each argument, in which the numbers in braces are those of its leaves
+        self.forms = {k: with_leaves(argument_types[k], f"a{k}", partial(self._leaf, k), self.scope)[0] for k in (*request.argnums, *work)}
         self.arrays = [j for j, ty in enumerate(self.types) if isinstance(ty, types.Array)]
         #: those that are asked for
         self.wanted = self.arrays[: len(self.arrays) - len(work)]
         self.numbers = [j for j, ty in enumerate(self.types) if not isinstance(ty, types.Array)]
 
-    def _form(self, ty, source, k):
-        """The argument as a tree: the name of a leaf, or (name of what makes a tuple, parts)."""
-        if isinstance(ty, types.BaseTuple):
-            maker = ""
-            if isinstance(ty, types.BaseNamedTuple):
-                maker = f"T{len(self.scope)}"
-                self.scope[maker] = ty.instance_class
-            return (maker, [self._form(item, f"{source}[{j}]", k) for j, item in enumerate(ty)])
+    def _leaf(self, k, ty, source):
         if isinstance(ty, types.Array) and isinstance(ty.dtype, types.Float):
             # (One of layout "A" may be contiguous: `np.ascontiguousarray` would not copy it.)
             value = f"np.ascontiguousarray({source})" if ty.layout == "F" else source if ty.layout == "C" and ty.mutable else f"{source}.copy()"
@@ -43,23 +39,17 @@ class DifferentiatedArgs:
         self.types.append(ty)
         self.sources.append(source)
         self.values.append(value)
-        return len(self.types) - 1
+        return f"{{{len(self.types) - 1}}}", ty
 
     def lift(self, lanes):
         """Let the arguments, which are numbers and arrays, be the dual numbers `d`."""
         self.values = [*[f"d{k}" for k in self.request.argnums], *[f"seeds(token, a{k}, LANES)" for k in self.work]]
         self.types = [dual_of(ty, lanes) for ty in self.types]
 
-    def text(self, form, names):
-        if not isinstance(form, tuple):
-            return names[form]
-        maker, parts = form
-        return f"{maker}({', '.join(self.text(part, names) for part in parts)}{'' if maker else ','})"
-
     def gradient(self):
         """Text of the gradient: of arrays their shadows `s`, of numbers the elements of `g`."""
-        names = {j: f"g[{k}]" for k, j in enumerate(self.numbers)} | {j: f"s{j}" for j in self.arrays}
-        texts = [self.text(self.forms[k], names) for k in self.request.argnums]
+        names = [f"g[{self.numbers.index(j)}]" if j in self.numbers else f"s{j}" for j in range(len(self.types))]
+        texts = [self.forms[k].format(*names) for k in self.request.argnums]
         return texts[0] if self.request.single else f"({', '.join(texts)},)"
 
 
@@ -103,9 +93,8 @@ class ReverseDriver:
             seed = _float_seed(seed)
         self.others = others = [k for k in range(count) if k not in leaves.forms]
         names = [*[f"x{j}" for j in range(len(leaves.types))], *[f"y{k}" for k in others]]
-        x = {j: f"x{j}" for j in range(len(leaves.types))}
-        call = ", ".join(leaves.text(leaves.forms[k], x) if k in leaves.forms else f"y{k}" for k in range(count))
-        made = GradientBuilder(request.function, names, f"f({call})", list(x), leaves.arrays, False, leaves.scope, lanes, request.memory)
+        call = ", ".join(leaves.forms[k].format(*names) if k in leaves.forms else f"y{k}" for k in range(count))
+        made = GradientBuilder(request.function, names, f"f({call})", [*range(len(leaves.types))], leaves.arrays, False, leaves.scope, lanes, request.memory)
         dispatcher = made.function()
         tys = [arena_type, seed, *leaves.types, *[argument_types[k] for k in others], *[leaves.types[j] for j in leaves.arrays]]
         result, sweeps = made.compiled(dispatcher, tys)
@@ -118,7 +107,7 @@ class ReverseDriver:
         self.start = [f"apart({text}, ({others}))" for text, others in aside.items() if others]
         self.start += [f"x{j} = " + (f"{value}.copy()" if f"x{j}" in changed and not lanes and value == value.split(".")[0] else value)
                       for j, value in enumerate(leaves.values)]  # fmt: skip
-        self.start += [f"y{k} = {with_arrays(argument_types[k], f'a{k}', copied, leaves.scope)[0] if f'y{k}' in changed else f'a{k}'}" for k in others]
+        self.start += [f"y{k} = {with_leaves(argument_types[k], f'a{k}', copied, leaves.scope)[0] if f'y{k}' in changed else f'a{k}'}" for k in others]
         self.zeros = [f"s{j} = np.zeros(x{j}.shape, x{j}.dtype)" for j in leaves.arrays]
         self.values = ", ".join([*names, *[f"s{j}" for j in leaves.arrays]])
         self.names = {"np": np, "sweeps": caught(dispatcher, len(tys) - 1, arena=True), **leaves.scope}

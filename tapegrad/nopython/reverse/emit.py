@@ -18,7 +18,7 @@ from ..rewrite import among
 from ..types import Token
 from . import runtime
 from .activity import ELSEWHERE
-from .adjoints import Adjoints, copied
+from .adjoints import Adjoints
 from .plan import RematerialisationPlan
 from .program import NaturalLoop
 from .rows import is_array, is_float
@@ -149,7 +149,7 @@ class SweepEmitter(Adjoints):
             if isinstance(s, ir.SetItem) and self.restored(s):
                 name, get = self.before[id(s)]
                 if getattr(p.types[name], "ndim", 0):
-                    self.assign(name, p.var(self.call(copied, self.put(get.value))))
+                    self.assign(name, p.var(self.call(np.copy, self.put(get.value))))
                 else:
                     self.out.append(get)
             if self.paired(s):
@@ -197,7 +197,7 @@ class SweepEmitter(Adjoints):
         """The result, with copies of its arrays whose elements the reverse sweep puts back to what they were."""
         p = self.p
         changed = {self.group(n) for _, _, s in p.statements() if self.restored(s) or self.paired(s) for n in self.changed_by(s)}
-        copies = {n: p.var(self.call(copied, n)) for n in self.results() if isinstance(p.type_of(n), types.Array) and self.group(n) in changed}
+        copies = {n: p.var(self.call(np.copy, n)) for n in self.results() if isinstance(p.type_of(n), types.Array) and self.group(n) in changed}
         value = p.value_of(p.result)
         return clone(value, copies) if self._packs(value) else copies.get(p.result, p.var(p.result))
 

@@ -94,35 +94,19 @@ def _integer_power(n):
 
 
 # ---- array expressions: one loop that computes again and accumulates -----------------------------
-class ExpressionTree:
-    """An element-wise expression of several operations: pairs (Elementwise, children); leaves are names."""
-
-    def __init__(self, root, inside):
-        self.leaves, self.inside = [], inside
-        self.root = self._build(root) if isinstance(root, Elementwise) else self._node(root)
-
-    def _node(self, name):
-        if name in self.inside:
-            return self._build(self.inside[name])
-        if name not in self.leaves:
-            self.leaves.append(name)
-        return name
-
-    def _build(self, operation):
-        return (operation, [self._node(name) for name in operation.operands])
-
-
-
 class _TreeAdjoint:
-    """The text of the adjoint of a tree, for leaves of these numbers of dimensions (None: a scalar)."""
+    """The text of the adjoint of an expression of several operations, for leaves of these numbers of dimensions (None: a scalar).
 
-    def __init__(self, tree, dims, active, n):
-        self.index, self.active, self.dims = {name: k for k, name in enumerate(tree.leaves)}, active, dims
+    A node is an `Elementwise`, or the name of a leaf; the operands of an operation that are `inside` are nodes for these.
+    """
+
+    def __init__(self, root, inside, leaves, dims, active, n):
+        self.inside, self.index, self.active, self.dims = inside, {name: k for k, name in enumerate(leaves)}, active, dims
         self.scope, self.lines, self.values, self.reached = {"np": np}, [], {}, set()
         self.count = 0
         self.total = n is None
         self.n = max((d for d in dims if d is not None), default=0) if self.total else n
-        self._adjoint(tree.root, "w")
+        self._adjoint(root, "w")
         self.arrays = [k for k, d in enumerate(dims) if d is not None]
         self.shadows = [k for k in self.arrays if active[k]]
         self.scalars = [k for k, d in enumerate(dims) if d is None and active[k]]
@@ -139,21 +123,20 @@ class _TreeAdjoint:
     def _value(self, node):
         if isinstance(node, str):
             return f"x{self.index[node]}"
-        if id(node) not in self.values:
-            operation, children = node
-            operands = [self._value(child) for child in children]
-            if operation.row == "power2":
+        if node not in self.values:
+            operands = [*map(self._value, operands_of(node, self.inside))]
+            if node.row == "power2":
                 text = f"{operands[0]} * {operands[0]}"
-            elif operation.function in _SYMBOLS:
-                text = _SYMBOLS[operation.function].format(*operands)
+            elif node.function in _SYMBOLS:
+                text = _SYMBOLS[node.function].format(*operands)
             else:
-                text = f"{self._constant(operation.function)}({', '.join(operands)})"
-            self.values[id(node)] = self._name("t")
-            self.lines.append(f"{self.values[id(node)]} = {text}")
-        return self.values[id(node)]
+                text = f"{self._constant(node.function)}({', '.join(operands)})"
+            self.values[node] = self._name("t")
+            self.lines.append(f"{self.values[node]} = {text}")
+        return self.values[node]
 
     def _varied(self, node):
-        return self.active[self.index[node]] if isinstance(node, str) else any(map(self._varied, node[1]))
+        return self.active[self.index[node]] if isinstance(node, str) else any(map(self._varied, operands_of(node, self.inside)))
 
     def _adjoint(self, node, w):
         if isinstance(node, str):
@@ -162,8 +145,8 @@ class _TreeAdjoint:
                 self.lines.append(f"d{k} = d{k} + {w}" if k in self.reached else f"d{k} = {w}")
                 self.reached.add(k)
             return
-        operation, children = node
-        for expr, child in zip(operation.exprs, children):
+        children = operands_of(node, self.inside)
+        for expr, child in zip(node.exprs, children):
             if expr is not None and self._varied(child):
                 leaves = expr.leaves()
                 values = [self._value(node if leaf == "z" else children[leaf]) for leaf in leaves]
@@ -206,14 +189,19 @@ class _TreeAdjoint:
         return compiled("\n    ".join([f"def kernel({', '.join(leaves)}):", *body]), "kernel", scope)
 
 
-def kernel(tree, tys, active, n=None):
+def operands_of(node, inside):
+    """The operands of an operation, as nodes; a leaf has none."""
+    return () if isinstance(node, str) else [inside.get(name, name) for name in node.operands]
+
+
+def kernel(root, inside, leaves, tys, active, n=None):
     """Function ``(W, leaf..., shadow of each active array...) -> contributions to active scalars``.
 
     `tys` are the leaves' types, `active` says which have adjoints; W has `n` dimensions, or is the adjoint of the sum.
     Beside it the leaves whose shadows it takes, and those to which it contributes.
     """
-    made = _TreeAdjoint(tree, [ty.ndim if isinstance(ty, types.Array) else None for ty in tys], active, n)
-    return made.made(), [tree.leaves[k] for k in made.shadows], [tree.leaves[k] for k in made.scalars]
+    made = _TreeAdjoint(root, inside, leaves, [ty.ndim if isinstance(ty, types.Array) else None for ty in tys], active, n)
+    return made.made(), [leaves[k] for k in made.shadows], [leaves[k] for k in made.scalars]
 
 
 def compiled(text, name, scope, **options):

@@ -28,7 +28,7 @@ from numba import types
 from ...codegen.numba_inside import INNER, RAISES, ir
 from ...common.reached import reached
 from . import runtime
-from .adjoints import add_into, copied
+from .adjoints import add_into
 from .program import PURE_OPS
 from .statements import Refused, is_expr, is_phi, reads
 
@@ -44,11 +44,6 @@ def bytes_of(a):
 @numba.njit(**INNER)
 def overwrite(a, b):
     a[...] = b
-
-
-@numba.njit(**INNER)
-def zeros_like(a):
-    return np.zeros_like(a)
 
 
 def outermost(program):
@@ -148,7 +143,7 @@ class Segments:
         for n in self.carried:
             self._set(n, n)
         for n in self.stored:
-            self._set(n, r.call(copied, n))
+            self._set(n, r.call(np.copy, n))
 
     def _shadows(self):
         """Arrays that iterations make and carry, of which an adjoint is wanted, and their shadows."""
@@ -183,7 +178,7 @@ class Segments:
         everything = r.trips(loop) if loop.counted else r.global_(0)
         r.call(runtime.affordable, self.name("checkpoints"), size, r.global_(self.loops), r.global_(r.memory), usage, iterations, everything)
         for n, shadow in self._shadows():
-            r.assign(shadow, p.var(r.call(zeros_like, n)))
+            r.assign(shadow, p.var(r.call(np.zeros_like, n)))
         self._start()
         cut = r.new_block(ir.Jump(loop.header, loc))
         self.resumed, r.out = r.new_label(), []
