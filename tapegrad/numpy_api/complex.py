@@ -13,21 +13,8 @@ from itertools import product
 
 import numpy as np
 
-from ..array.complex import (
-    FUNCTIONS as COMPLEX,
-)
-from ..array.complex import (
-    MULTIPLY,
-    UFUNCS,
-    ComplexTensor,
-    bilinear,
-    called,
-    conjugate,
-    is_complex,
-    lifted,
-    parts_of,
-    whole_power,
-)
+from ..array.complex import FUNCTIONS as COMPLEX
+from ..array.complex import MULTIPLY, UFUNCS, ComplexTensor, bilinear, called, conjugate, is_complex, lifted, parts_of, whole_power
 from ..array.record import apply, record_aux
 from ..common.registry import attach
 from ..rules.complex import as_complex

@@ -18,10 +18,12 @@ class Call:
     Attributes
     ----------
     template : tuple
-        For each positional argument: the number of the operand that holds it, or
+        For each positional argument, or leaf of one: the number of the operand that holds it, or
         `Fixed` with the argument itself.
     static : dict
         Keyword arguments.
+    form : Structure or None
+        Of the tuple of positional arguments, if some are containers of tensors.
     outputs : tuple of Output
     several : Structure or None
         Of the results, if they are a container.
@@ -36,14 +38,14 @@ class Call:
     rules : tapegrad.program.through.Rules or None
     """
 
-    __slots__ = ("template", "static", "outputs", "several", "context", "nbytes", "why", "recorded", "rules")
+    __slots__ = ("template", "static", "form", "outputs", "several", "context", "nbytes", "why", "recorded", "rules")
 
     # What the tape's bookkeeping reads from an array.
     shape = strides = ()
     dtype = np.dtype(object)
 
-    def __init__(self, template, static):
-        self.template, self.static = template, static
+    def __init__(self, template, static, form=None):
+        self.template, self.static, self.form = template, static, form
         self.outputs, self.several, self.context, self.nbytes = (), None, None, 0
         self.why, self.recorded, self.rules = "", None, None
 
@@ -53,8 +55,12 @@ class Call:
         return max((t for t in self.template if type(t) is not Fixed), default=0)
 
     def arguments(self, values):
-        """The positional arguments, from the values of the operands (this call first)."""
+        """The leaves of the positional arguments, from the values of the operands (this call first)."""
         return [t.value if type(t) is Fixed else values[t] for t in self.template]
+
+    def contained(self, leaves):
+        """The positional arguments, or what there is for each of their leaves in their containers."""
+        return leaves if self.form is None else unflatten(self.form, leaves)
 
 
 class Fixed:
@@ -129,11 +135,6 @@ def _cast(part, dtype):
 def unpacked(whole, call):
     """The results, from the value of the instruction (an array, tensor or dual number); of None, where it was not kept, None."""
     return unflatten(call.several, parts_of(whole, call)) if call.several and whole is not None else whole
-
-
-def holds_complex(structure):
-    """Whether there are complex numbers in a container of this structure."""
-    return structure.kind is complex or any(map(holds_complex, structure.parts))
 
 
 def leaves_like(thing, structure):
