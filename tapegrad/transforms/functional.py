@@ -16,8 +16,7 @@ from ..common.errors import OptionError, StructureError
 from ..common.keywords import answers
 from ..common.tree import conjugated, flatten
 from ..nopython.api import by_numba
-from ..program.evaluation import Evaluation, applied
-from .argnums import check_given
+from ..program.evaluation import Evaluation
 from .replay.answers import of_gradients
 from .replay.kernels import JitOptions, checked_policy
 from .transformed import Jitted, Transformed, under_jit
@@ -131,11 +130,7 @@ class ValueAndGrad(Transformed[Any]):
         outcome = (self._replays or self._replayed).call(args, kwargs)
         return self._picked(outcome.value(), self._gradients(outcome.gradients, args))
 
-    def _inside(self, args, kwargs):
-        check_given(self._argnums, args)
-        return applied(self._body, self.__wrapped__, args, self._argnums, kwargs, self._one)
-
-    def _body(self, e):
+    def body(self, e):
         gradients = e.contained(e.gradients(self._has_aux, self._scalar))
         return self._picked(e.value(), gradients)
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 X = TypeVar("X", bound=Any)
 
 
-class _Gradient:
+class Gradient:
     """The gradient of a function as a function: a tuple by argument, in the order of the arguments.
 
     Its tape is made of the tape of the function, whose adjoint is a tape itself (`Replayed.derived`).
@@ -52,7 +52,7 @@ class _Gradient:
     def __call__(self, *args, **kwargs):
         return applied(lambda e: e.contained(e.gradients()), self.function, args, self.argnums, kwargs)
 
-    def of(self, tape, structure):
+    def derived_tape(self, tape, structure):
         """As of `Replayed.derived`."""
         from ..kernel.adjoint import gradient  # loads compiled code, which `import tapegrad` does without
 
@@ -60,12 +60,6 @@ class _Gradient:
         arguments = structure.parts[0].parts
         made.structure = Structure(tuple, (None,) * len(self.argnums), tuple(arguments[k] for k in self.argnums))
         return made
-
-
-def of_gradient(replayed, function):
-    """`replayed`, which records the gradient of `function` now."""
-    replayed.function = replayed.derived = _Gradient(function, replayed.argnums)
-    return replayed
 
 
 # ---- dense Hessians ----------------------------------------------------------------------
@@ -101,8 +95,9 @@ class _Hessian(JacobianFunction):
         #: Shapes and dtypes of arguments for which all rows come from one replay.
         self._wide = set()
 
-    def _made_replayed(self):
-        return of_gradient(super()._made_replayed(), self.__wrapped__)
+    @cached_property
+    def _function(self):
+        return Gradient(self.__wrapped__, self._argnums)
 
     @cached_property
     def _rows(self):
@@ -265,8 +260,9 @@ def _diagonals(e):
 
 
 class _Diagonal(OfDirections):
-    def _made_replayed(self):
-        return of_gradient(super()._made_replayed(), self.__wrapped__)
+    @cached_property
+    def _function(self):
+        return Gradient(self.__wrapped__, self._argnums)
 
     def body(self, e):
         return e.contained(_diagonals(e))

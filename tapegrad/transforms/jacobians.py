@@ -334,11 +334,8 @@ class JacobianFunction(OfDirections):
 class HolomorphicJacobian(JacobianFunction):
     """The conjugate of that of the real part."""
 
-    def _planned(self, kept, structure):
-        return None
-
-    def _answered(self, args, kwargs):
-        return conjugated(super()._answered(args, kwargs))
+    def body(self, e):
+        return conjugated(super().body(e))
 
 
 @overload

@@ -34,6 +34,7 @@ from ..array.typing import Unknown
 from ..autograd import nested
 from ..common.errors import HigherOrderError, StructureError, TapeMismatchError
 from ..common.tree import flatten
+from ..common.uninterrupted import cached_property
 from ..program.evaluation import Evaluation, applied
 from ..tape.places import placed_name
 from ..tape.store import thread_state
@@ -121,10 +122,15 @@ class Transformed(Generic[R]):
         """What runs or replays the function: made when it is first asked for, which inside of another derivative it is not."""
         return self._replays if self._replays is not None else vars(self).setdefault("_replays", self._made_replayed())
 
+    @cached_property
+    def _function(self):
+        """What is evaluated and recorded: the function, or what is made of it."""
+        return self.__wrapped__
+
     def _made_replayed(self):
         from .replay.function import Replayed  # it loads what replays
 
-        return Replayed(self.__wrapped__, self._argnums, self._has_aux, self._scalar, jit=self._jit, planned=self._planned)
+        return Replayed(self._function, self._argnums, self._has_aux, self._scalar, jit=self._jit, planned=self._planned)
 
     def _planned(self, kept, structure):
         """How calls like the last one are answered (`Replayed`), or None."""
@@ -139,6 +145,11 @@ class Transformed(Generic[R]):
         more = kwargs or len(args) > len(self._argnums) + self._ahead
         answer = unshared(self._somewhere, args, kwargs, self._numbers) if more else self._somewhere(args, kwargs)
         return answer if self._jit is None else self._looked_at(answer, args, kwargs)
+
+    def _inside(self, args, kwargs):
+        """The answer on the tensors that are there: what the `body` of the transformation computes of the evaluation."""
+        check_given(self._argnums, args)
+        return applied(self.body, self._function, args, self._argnums, kwargs, self._one)
 
     def _looked_at(self, answer, args, kwargs):
         """`answer`; where numbers that are not finite are looked for (`detect_anomaly`) and a recording has given one, the function is run plainly."""
@@ -330,10 +341,6 @@ class OfDirections(Transformed[Any]):
 
     def _planned(self, kept, structure):
         return of_directions(kept, lambda walk: self.body(self._evaluation(walk, structure)))
-
-    def _inside(self, args, kwargs):
-        check_given(self._argnums, args)
-        return applied(self.body, self._replayed.function, args, self._argnums, kwargs, self._one)
 
 
 def bound(function, thing):
