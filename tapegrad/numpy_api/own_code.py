@@ -86,7 +86,7 @@ def _without(labels, x, result):
 
 
 _NAMES = """
-linalg.outer linalg.tensordot tensordot kron polyfit vander diff ediff1d gradient cov linalg.multi_dot linalg.matrix_power
+average linalg.outer linalg.tensordot tensordot kron polyfit vander diff ediff1d gradient cov linalg.multi_dot linalg.matrix_power
 linalg.tensorinv linalg.cond linalg.cross logspace ptp trapezoid cumulative_sum cumulative_prod nancumsum nancumprod
 rollaxis ix_ vstack hstack dstack column_stack append hsplit vsplit dsplit unstack
 fliplr flipud rot90 resize fft.fftshift fft.ifftshift trim_zeros apply_along_axis apply_over_axes

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..array import functions as F
 from ..array.differentiable import Differentiable
-from ..array.record import apply, guard_on, plain, record_aux
+from ..array.record import apply, guard_on, record_aux
 from ..common.host_functions import host_function
 from .dispatch import FUNCTIONS, METHODS, NO_VALUE, implements, only_defaults, refuse, value_of
 
@@ -91,22 +91,27 @@ def _reduction(function, ours, identity, combine):
 def _extremum(function, ours, identity, combine):
     def call(a, axis=None, keepdims=False, initial=NO_VALUE, where=NO_VALUE):
         x = _checked(function, a)
-        mask = _mask(where, x)
+        numbers, mask = _kept(function, x), _mask(where, x)
         has_initial = initial is not NO_VALUE and initial is not None
         if mask is not None and not has_initial:
             raise ValueError(f"np.{function.__name__} with where= needs initial= too, as in NumPy")
         if has_initial and _count(x, axis) == 0:
             shape = np.sum(np.empty(x.shape), axis=F.chosen_axes(x, axis, None), keepdims=_flag(keepdims)).shape
             return F.broadcast_to(F.lift(_initial(initial, x)), shape)
-        result = ours(_masked(x, mask, identity), axis=axis, keepdims=_flag(keepdims))
-        return combine(result, _initial(initial, x)) if has_initial else result
+        result = ours(_masked(_masked(x, numbers, identity), mask, identity), axis=axis, keepdims=_flag(keepdims))
+        if has_initial:
+            return combine(result, _initial(initial, x))
+        if numbers is not None and (empty := _count(x, axis, numbers) == 0).any():
+            warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=4)
+            result = F.where(empty.reshape(result.shape), np.asarray(nan, x.dtype), result)
+        return result
 
     return call
 
 
 for _sum, _prod in ((np.sum, np.prod), (np.nansum, np.nanprod)):
     FUNCTIONS[_sum], FUNCTIONS[_prod] = _reduction(_sum, F.sum, 0.0, operator.add), _reduction(_prod, F.prod, 1.0, operator.mul)
-for _max, _min in ((np.max, np.min), (np.amax, np.amin)):
+for _max, _min in ((np.max, np.min), (np.amax, np.amin), (np.nanmax, np.nanmin)):
     FUNCTIONS[_max] = _extremum(_max, F.max, -inf, F.maximum)
     FUNCTIONS[_min] = _extremum(_min, F.min, inf, F.minimum)
 for _ufunc, _function in ((np.add, np.sum), (np.multiply, np.prod), (np.maximum, np.max), (np.minimum, np.min)):
@@ -168,56 +173,6 @@ def _moment(function, ours, of):
 FUNCTIONS[np.mean], FUNCTIONS[np.nanmean] = _mean(np.mean), _mean(np.nanmean)
 FUNCTIONS[np.var], FUNCTIONS[np.nanvar] = _moment(np.var, F.var, _var_of), _moment(np.nanvar, F.var, _var_of)
 FUNCTIONS[np.std], FUNCTIONS[np.nanstd] = _moment(np.std, F.std, _std_of), _moment(np.nanstd, F.std, _std_of)
-
-
-@host_function
-def _has_zero(x):
-    return np.any(x == 0)
-
-
-@implements(np.average)
-def _average(a, axis=None, weights=None, returned=False, *, keepdims=NO_VALUE):
-    x, keepdims = F.lift(a), _flag(keepdims)
-    if weights is None:
-        result = F.mean(x, axis=axis, keepdims=keepdims)
-        total = plain(np.full(result.shape, float(_count(x, axis)), x.dtype))
-        return (result, total) if returned else result
-    w = F.lift(weights)
-    if w.shape != x.shape:
-        if axis is None:
-            raise TypeError("the axis must be given when the shapes of a and weights differ")
-        axes = F.axis_tuple(axis, x.ndim)
-        if tuple(w.shape) != tuple(x.shape[k] for k in axes):
-            raise ValueError("the shape of weights must be that of a along the given axes")
-        w = F.transpose(w, tuple(np.argsort(axes).tolist())) if w.ndim > 1 else w
-        w = F.broadcast_to(F.reshape(w, tuple(n if k in axes else 1 for k, n in enumerate(x.shape))), x.shape)
-    total = F.sum(w, axis=axis, keepdims=keepdims)
-    if guard_on(_has_zero(), total):
-        raise ZeroDivisionError("the weights sum to zero and cannot be normalised")
-    result = F.sum(x * w, axis=axis, keepdims=keepdims) / total
-    return (result, total) if returned else result
-
-
-# ---- ignoring what is not a number -------------------------------------------------------
-
-
-def _nan_extremum(function, plain_one, identity):
-    def call(a, axis=None, keepdims=False, initial=NO_VALUE, where=NO_VALUE):
-        x = _checked(function, a)
-        mask = _kept(function, x)
-        result = FUNCTIONS[plain_one](_masked(x, mask, identity), axis, keepdims, initial, where)
-        if mask is not None and initial is NO_VALUE:
-            empty = _count(x, axis, mask) == 0
-            if empty.any():
-                warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=4)
-                result = F.where(empty.reshape(result.shape), np.asarray(nan, x.dtype), result)
-        return result
-
-    return call
-
-
-FUNCTIONS[np.nanmax] = _nan_extremum(np.nanmax, np.max, -inf)
-FUNCTIONS[np.nanmin] = _nan_extremum(np.nanmin, np.min, inf)
 
 
 # ---- scans ------------------------------------------------------------------------------

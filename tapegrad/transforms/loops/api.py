@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ...array.differentiable import Differentiable
-from ...array.functions import concatenate
 from ...autograd.custom import stop_gradient
 from ...common.errors import StructureError, reason
 from ...common.tree import flatten, flatten_result, parts_of, unflatten
@@ -330,17 +329,6 @@ def _prefixes(combined, leaves):
     rest = [x[2::2] for x in leaves]
     if len(rest[0]):
         rest = combined([x[: len(rest[0])] for x in odd], rest)
-    even = [_joined([x[:1], y]) for x, y in zip(leaves, rest)]
-    return [_woven(x, y) for x, y in zip(even, odd)]
-
-
-def _joined(parts):
-    return concatenate(parts) if any(isinstance(part, Differentiable) for part in parts) else np.concatenate(parts)
-
-
-def _woven(even, odd):
-    """The elements of two arrays in turns."""
-    whole = _joined([even, odd])
-    order = np.empty(len(whole), np.int64)
-    order[::2], order[1::2] = np.arange(len(even)), len(even) + np.arange(len(odd))
-    return whole[order]
+    # The first, and the rest, in turns with those at odd positions.
+    order = np.argsort([*range(0, count, 2), *range(1, count, 2)])
+    return [np.concatenate([x[:1], y, z])[order] for x, y, z in zip(leaves, rest, odd)]

@@ -7,7 +7,6 @@ import numpy as np
 
 from ...array.differentiable import Differentiable
 from ...array.dual import Dual
-from ...array.functions import concatenate, reshape
 from ...array.record import apply, normalise, tracked
 from ...common import config
 from ...common.errors import (
@@ -194,11 +193,9 @@ UNKNOWN = 2**16
 
 def _rows(leaves, iterations):
     """The leaves side by side, a row for each iteration."""
-    parts = [as_float64(leaf) for leaf in leaves]
-    if any(isinstance(part, Differentiable) for part in parts):
-        parts = [reshape(part, (iterations, part.size // iterations if iterations else 0)) for part in parts]
-        return parts[0] if len(parts) == 1 else concatenate(parts, axis=1)
-    parts = [part.reshape(iterations, part.size // iterations if iterations else 0) for part in parts]
-    return np.ascontiguousarray(parts[0]) if len(parts) == 1 else np.concatenate(parts, axis=1)
+    parts = [np.reshape(part, (iterations, part.size // iterations if iterations else 0)) for part in map(as_float64, leaves)]
+    if len(parts) == 1 and isinstance(parts[0], Differentiable):
+        return parts[0]
+    return np.concatenate(parts, axis=1)
 
 
