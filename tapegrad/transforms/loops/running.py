@@ -194,8 +194,7 @@ UNKNOWN = 2**16
 def _rows(leaves, iterations):
     """The leaves side by side, a row for each iteration."""
     parts = [np.reshape(part, (iterations, part.size // iterations if iterations else 0)) for part in map(as_float64, leaves)]
-    if len(parts) == 1 and isinstance(parts[0], Differentiable):
-        return parts[0]
-    return np.concatenate(parts, axis=1)
+    whole = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+    return whole if isinstance(whole, Differentiable) else np.ascontiguousarray(whole)
 
 
