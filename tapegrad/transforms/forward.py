@@ -19,7 +19,7 @@ import numpy as np
 
 from ..array.differentiable import Differentiable
 from ..array.dual import LEVELS_APART, Dual, as_primal, check_tangent, made, running, zeros_of
-from ..array.inplace import restore, unshared
+from ..array.inplace import restore
 from ..array.leaving import clarified
 from ..array.objects import joined
 from ..array.record import normalise, tracked
@@ -253,24 +253,8 @@ def recorded(transformed, f, transformation):
     return transformed if again is None else again(transformation) or transformed
 
 
-def columns(f, argnums):
-    """The Jacobian of `f` by passes of dual numbers: what `jacfwd` is without `jit`."""
-
-    @functools.wraps(f)
-    def jacobian(*args, **kwargs):
-        several = isinstance(argnums, (tuple, list))
-        jacobians = []
-        for k in argnums if several else (argnums,):
-            if k >= len(args):
-                raise StructureError(f"jacfwd({function_name(f)}): argnums names argument {k}, but {len(args)} were given")
-            jacobians.append(unshared(functools.partial(_jacobian, f, k), args, kwargs, (k,)))
-        return tuple(jacobians) if several else jacobians[0]
-
-    return jacobian
-
-
-def _jacobian(f, k, args, kwargs, kept=()):
-    """The Jacobian in argument `k`, a few columns at a time."""
+def by_passes(f, k, args, kwargs, kept=()):
+    """The Jacobian in argument `k` by passes of dual numbers, a few columns at a time: what `jacfwd` is without `jit`."""
     value = _entered(args[k], f"argument {k} of {function_name(f)}")
     shape, dtype = tuple(np.shape(value)), getattr(value, "dtype", np.dtype(np.float64))
     size = int(np.prod(shape, dtype=np.int64))

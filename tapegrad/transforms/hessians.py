@@ -20,7 +20,7 @@ import numpy as np
 from ..array.record import normalise
 from ..array.typing import Argnums, Mode, OfFirst
 from ..autograd.nested import together
-from ..common.errors import OptionError, SeedShapeError, StructureError
+from ..common.errors import SeedShapeError, StructureError
 from ..common.keywords import answers
 from ..common.tree import Structure, alike, flatten, leaf_names, rearranged, unflatten
 from ..common.uninterrupted import cached_property
@@ -226,8 +226,6 @@ def hessian(
     array([[6., 2.],
            [2., 0.]])
     """
-    if mode not in ("auto", "forward", "reverse"):
-        raise OptionError(f"mode={mode!r} is not one of auto, forward, reverse")
     return _Hessian(f, chosen(argnums, argnum, kernel), mode, explain)
 
 
@@ -379,8 +377,6 @@ def _directions(direction, inputs, structure):
 def _of_floats(direction):
     """A direction whose arrays of integers are floats: unit vectors are often written so."""
     leaves, structure = flatten(direction)
-    if not any(v.__class__ is np.ndarray and v.dtype.kind in "iub" for v in leaves):
-        return direction
     return unflatten(structure, [v.astype(float) if v.__class__ is np.ndarray and v.dtype.kind in "iub" else v for v in leaves])
 
 

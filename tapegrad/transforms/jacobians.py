@@ -9,12 +9,14 @@ every ``.grad`` stay as they are.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
 from ..array.differentiable import Differentiable
+from ..array.inplace import unshared
 from ..array.objects import operand
 from ..array.record import normalise, tracked
 from ..array.tensor import Tensor
@@ -27,8 +29,9 @@ from ..common.tree import alike, conjugated, flatten, leaf_names, own, rearrange
 from ..program.evaluation import Evaluation, on_tensors
 from ..program.sweeps import StoreWalk
 from ..tape.store import thread_state
+from .argnums import check_given
 from .contents import Contents
-from .forward import columns
+from .forward import by_passes
 from .functional import chosen
 from .transformed import OfDirections, Transformed
 
@@ -301,9 +304,6 @@ def jacobian(
     array([[2., 1., 0.],
            [0., 3., 2.]])
     """
-    if mode not in MODES:
-        raise OptionError(f"mode={mode!r} is not one of {', '.join(MODES)}")
-
     argnums = chosen(argnums, argnum, kernel)
     if holomorphic:
         return HolomorphicJacobian(RealPart(f), argnums, mode, explain)
@@ -319,7 +319,9 @@ if TYPE_CHECKING:
 class JacobianFunction(OfDirections):
     """What `jacobian` returns."""
 
-    def __init__(self, function, argnums, mode, explain):
+    def __init__(self, function, argnums, mode, explain=False):
+        if mode not in MODES:
+            raise OptionError(f"mode={mode!r} is not one of {', '.join(MODES)}")
         self._mode, self._explain = mode, explain
         super().__init__(function, argnums)
 
@@ -385,14 +387,18 @@ class _Jacfwd(JacobianFunction):
     """What `jacfwd` returns: passes on dual numbers, and under `jit` the columns of a recording."""
 
     def __init__(self, function, argnums):
-        super().__init__(function, argnums, "forward", False)
-        self._plainly = columns(self.__wrapped__, self._argnums[0] if self._one else self._argnums)
+        super().__init__(function, argnums, "forward")
 
     def _answered(self, args, kwargs):
-        return self._plainly(*args, **kwargs) if self._jit is None and self._of_arrays(args) else super()._answered(args, kwargs)
+        return self._by_passes(args, kwargs) if self._jit is None and self._of_arrays(args) else super()._answered(args, kwargs)
 
     def _inside(self, args, kwargs):
-        return self._plainly(*args, **kwargs) if self._of_arrays(args) else super()._inside(args, kwargs)
+        return self._by_passes(args, kwargs) if self._of_arrays(args) else super()._inside(args, kwargs)
+
+    def _by_passes(self, args, kwargs):
+        check_given(self._argnums, args)
+        jacobians = [unshared(functools.partial(by_passes, self.__wrapped__, k), args, kwargs, (k,)) for k in self._argnums]
+        return jacobians[0] if self._one else tuple(jacobians)
 
     def _of_arrays(self, args):
         """Whether no argument that is differentiated is a container: the passes are for one array."""

@@ -242,17 +242,14 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
 
 def _chosen(index, branches, operands):
     """The result of the branch of this number, as one instruction that has all branches."""
-    from .running import loop
+    from .running import once
 
     def iteration(number, _):
         return number, branches[int(number)](*operands), False
 
     index = index.astype(np.int64) if isinstance(index, Differentiable) else np.asarray(index, np.int64)
-    def recorded():
-        leaves, structure = flatten_result(loop(iteration, index, None, 1, False, 0, "a choice", [[k] for k in range(len(branches))])[1])
-        return unflatten(structure, [leaf[0] for leaf in leaves])
-
-    return restoring(branches, "a choice", recorded, lambda: branches[int(index)](*operands))
+    ways = [[k] for k in range(len(branches))]
+    return restoring(branches, "a choice", lambda: once(iteration, index, "a choice", ways), lambda: branches[int(index)](*operands))
 
 
 def map(f: Callable[[Any], Any], xs: Any) -> Any:  # noqa: A001  (its name in jax.lax)

@@ -18,7 +18,7 @@ from ...common.errors import (
     TapegradError,
     UnsupportedFunctionError,
 )
-from ...common.tree import flatten, unflatten
+from ...common.tree import flatten, flatten_result, unflatten
 from ...kernel.reasons import NotLowered
 from ...program.listing import advice
 from ...rules.loops import CAPTURED, CARRY, ELEMENT, NEXT, RESULT
@@ -59,6 +59,12 @@ def loop(function, init, xs, iterations, reverse, memory, name, others=()):
             chars |= promoted.chars
         except NotLowered:
             raise Unrecordable from None
+
+
+def once(function, carry, name, others=()):
+    """The result of one iteration, of which nothing is kept."""
+    leaves, structure = flatten_result(loop(function, carry, None, 1, False, 0, name, others)[1])
+    return unflatten(structure, [leaf[0] for leaf in leaves])
 
 
 class _LoopRun:

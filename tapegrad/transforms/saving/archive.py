@@ -9,6 +9,7 @@ functions are names from an allow-list (`NUMPY`, and tapegrad's own `host_functi
 
 import hashlib
 import io
+import json
 import math
 import reprlib
 import zipfile
@@ -34,6 +35,8 @@ MAX_BYTES = 1 << 30
 CODES = (0, SCALAR_LEAF, ARRAY_LEAF, TRACED, CONTINUES)
 #: Containers of results.
 KINDS = {kind.__name__: kind for kind in (dict, list, tuple, np.ndarray, complex)}
+#: Bytes, at most about, of the Python objects that a byte of JSON stands for.
+OBJECTS = 32
 #: A function has fewer operands.
 OPERANDS = 1 << 16
 #: NumPy functions without derivative that a file may name: they need no more memory than their operands.
@@ -66,16 +69,17 @@ def typed(thing, pattern):
     return thing
 
 
-def packed(members):
-    """The bytes of a file of these arrays, by name, and their checksum."""
+def packed(header, arrays, **members):
+    """The bytes of a file: a header, which becomes JSON, arrays by number, and by name, and their checksum."""
     file = io.BytesIO()
+    members |= {"header": np.frombuffer(json.dumps(header).encode(), np.uint8), **{f"array_{k}": a for k, a in enumerate(arrays)}}
     # (`allow_pickle` is a member, not an option, before NumPy 2.1; every member is a plain array.)
     np.savez(file, **members, checksum=checksum(members))
     return file.getvalue()
 
 
-def unpacked(data):
-    """Name -> array, read-only, of the bytes of a file; raises `TapeFileError` if it is not whole, or no such file."""
+def unpacked(data, form, version, limit=math.inf):
+    """Header, arrays by number, and by name, all read-only, of the bytes of a file; raises `TapeFileError` if it is not whole, or no such file."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         infos = archive.infolist()
         need(all(i.compress_type == zipfile.ZIP_STORED and i.filename[-4:] == ".npy" for i in infos), "a member of an unknown kind")
@@ -84,7 +88,14 @@ def unpacked(data):
     check = members.pop("checksum", None)
     # (A file of an older version has none, and says so in its header.)
     need(check is None or np.array_equal(check, checksum(members)), "it has been changed since it was written: its checksum is another")
-    return members
+    need("header" in members, "it does not say that it is one")
+    text = members.pop("header").tobytes()
+    need(OBJECTS * len(text) <= limit, f"its header has {len(text)} bytes, which become up to {OBJECTS} times as many; raise max_bytes")
+    header = json.loads(text.decode())
+    need(type(header) is dict and header.get("format") == form, "it does not say that it is one")
+    found = header.get("version", 2)
+    need(found == version, f"it is of version {found!r} of the format, this tapegrad reads version {version}; save the tape again")
+    return header, [members.pop(f"array_{k}") for k in range(sum(name.startswith("array_") for name in members))], members
 
 
 def checksum(members):
