@@ -28,7 +28,7 @@ from ..tape.meta import SCALAR
 from ..tape.places import caller_place, name_of
 from ..tape.watch import Exposure, exposed_since, owner_of
 from .adjoint import pulled
-from .hooks import as_tensor, replaced, run_hooks, through_hooks
+from .hooks import accumulate, as_tensor, replaced, run_hooks, through_hooks
 from .instruction import Instruction, retire, second_backward_error
 
 #: So many leaves of a store are looked at one by one.
@@ -43,10 +43,11 @@ class BackwardResult:
         self.requested = {}  # id(tensor) -> value
         self.retained = []  # (weak reference, value)
 
-    def retained_alive(self):
-        """Tensors that called ``retain_grad``, with their gradients."""
-        pairs = ((reference(), value) for reference, value in self.retained)
-        return [(tensor, value) for tensor, value in pairs if tensor is not None]
+    def accumulate_retained(self):
+        """Give tensors that called ``retain_grad`` their gradients."""
+        for reference, value in self.retained:
+            if (tensor := reference()) is not None:
+                accumulate(tensor, value)
 
 
 def sweep_back(roots, seeds, retain, wanted, allow_unused=True):

@@ -166,8 +166,7 @@ def backward(
         for t in wanted:
             if id(t) in result.requested:
                 accumulate(t, result.requested[id(t)])
-    for t, value in result.retained_alive():
-        accumulate(t, value)
+    result.accumulate_retained()
 
 
 @overload
@@ -235,8 +234,7 @@ def grad(
     recorded = create_graph or _differentiated(grad_outputs)
     seeds = seeds_of(roots, grad_outputs, "grad_outputs", recorded)
     result = _swept(roots, seeds, wanted, retain_graph, create_graph, recorded, allow_unused)
-    for t, value in result.retained_alive():
-        accumulate(t, value)
+    result.accumulate_retained()
     return tuple(as_tensor(result.requested[id(t)]) if id(t) in result.requested else None for t in wanted)
 
 

@@ -74,20 +74,19 @@ def is_nested(args, kwargs):
     return any(map(tracked, flatten((args, kwargs))[0]))
 
 
-def beside(ordinary, recorded, *arguments, kept=()):
+def beside(ordinary, recorded, *arguments):
     """What `ordinary`, a call by a recording of its own, makes of `arguments`; `recorded`, if the function uses numbers on a tape outside.
 
-    Such a number is found out when the function has used it: the function is called a second time then, on arrays that hold what they
-    did (`kept`, as of `inplace.unshared`); or never, if `recorded` is None.
+    Such a number is found out when the function has used it: the function is called a second time then; or never, if `recorded` is None.
     """
     try:
         return ordinary(*arguments)
     except TapeMismatchError:
-        return once_more(recorded, *arguments, kept=kept)
+        return once_more(recorded, *arguments)
 
 
 def once_more(recorded, *arguments, kept=()):
-    """The second call of `beside`, where the first has raised the error that is being handled."""
+    """The second call of `beside`, where the first has raised the error that is being handled, on arrays that hold what they did (`kept`)."""
     if recorded is None:
         raise
     restore(kept)

@@ -30,7 +30,7 @@ from ..array.whole import IntTensor, by_numpy, is_whole
 from ..common.errors import ComplexOperandError, UnsupportedFunctionError
 from ..common.observers import LISTENERS, notify
 from ..common.registry import attach, registry
-from ..common.tree import is_table, parts_of
+from ..common.tree import flatten, is_table, parts_of, unflatten
 from ..interpreter.fields import array_ufunc, share
 from ..rules import BY_FUNCTION, BY_NAME
 from ..rules.special import SCIPY_UFUNCS
@@ -121,7 +121,7 @@ def name_of(function):
 def refuse(function, why=""):
     """The error for a NumPy function without a rule, with the reason if `tapegrad.numpy_api.refused` knows one."""
     name = name_of(function)
-    reason = REFUSED.get(name, "") if not why else ""
+    reason = "" if why else REFUSED.get(name, "")
     return UnsupportedFunctionError(
         f"{name} has no derivative rule in tapegrad{why}{': ' * bool(reason)}{reason}. Use supported functions "
         "(tapegrad.rules.ROWS lists them), or leave the tape on purpose with .detach().numpy()"
@@ -179,9 +179,8 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
         if LISTENERS:
             notify(f"comparison ({ufunc.__name__})", *inputs)
         return record_nondiff(ufunc, inputs, computed(ufunc, values_of(inputs, False), inputs))
-    direct = DIRECT.get(ufunc)
-    if direct is not None:
-        return direct(*inputs)
+    if ufunc in DIRECT:
+        return DIRECT[ufunc](*inputs)
     if row is None:
         raise refuse(ufunc)
     return apply(row, inputs)
@@ -290,8 +289,7 @@ def _wrap(thing):
 
 def only_defaults(function, **arguments):
     """Refuse the arguments that are not None."""
-    named = [k for k, v in arguments.items() if v is not None]
-    if named:
+    if named := [k for k, v in arguments.items() if v is not None]:
         raise refuse(function, f" with the argument {', '.join(named)}=")
 
 
@@ -299,10 +297,8 @@ def _clip(a, a_min=NO_VALUE, a_max=NO_VALUE, *, min=NO_VALUE, max=NO_VALUE):
     if is_table(a):
         # NumPy calls the method of a Series.
         a = registry.later.beside_table(np.add, a, 0.0)
-    low = a_min if a_min is not NO_VALUE else min
-    high = a_max if a_max is not NO_VALUE else max
-    clip = np.clip if hasattr(a, "_places") else F.clip
-    return clip(a, None if low is NO_VALUE else low, None if high is NO_VALUE else high)
+    ends = [one if one is not NO_VALUE else None if other is NO_VALUE else other for one, other in ((a_min, min), (a_max, max))]
+    return (np.clip if hasattr(a, "_places") else F.clip)(a, *ends)
 
 
 #: NumPy's functions that are no ufuncs -> what stands for them on tensors, without ``out=``; the other modules of this package add theirs.
@@ -334,11 +330,8 @@ def _where_tracked(function, ours):
     def call(*args, **kwargs):
         if any_tracked((args, kwargs)):
             return ours(*args, **kwargs)
-        result = function(*values_of(args), **{name: values_of(value) for name, value in kwargs.items()})
-        if not isinstance(result, tuple):
-            return F.lift(np.asarray(result))
-        parts = map(F.lift, result)
-        return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
+        leaves, structure = flatten(function(*values_of(args), **{name: values_of(value) for name, value in kwargs.items()}))
+        return unflatten(structure, [F.lift(np.asarray(leaf)) for leaf in leaves])
 
     return call
 

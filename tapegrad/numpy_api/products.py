@@ -5,6 +5,7 @@ differences, interpolation, covariances.  None of them has a rule of its own:
 each is written with products, sums and views that have.
 """
 
+from functools import reduce
 from operator import index as as_index
 
 import numpy as np
@@ -91,10 +92,8 @@ def _cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
 
 def _extended(x, before=0, after=0):
     """`x` with zeros before and after along its last axis."""
-    parts = [np.zeros((*x.shape[:-1], n), x.dtype) for n in (before, after)]
-    if not before + after:
-        return x
-    return F.concatenate([part for part in (parts[0], x, parts[1]) if part is x or part.size], -1)
+    parts = [np.zeros((*x.shape[:-1], before), x.dtype), x, np.zeros((*x.shape[:-1], after), x.dtype)]
+    return F.concatenate([part for part in parts if part is x or part.size], -1) if before + after else x
 
 
 # ---- convolutions --------------------------------------------------------------------
@@ -132,17 +131,14 @@ def _sequences(a, v, mode):
 @implements(np.convolve)
 def _convolve(a, v, mode="full"):
     a, v, mode = _sequences(a, v, mode)
-    if v.size > a.size:
-        a, v = v, a
-    return _correlated(a, F.flip(v), mode)
+    longer, other = (v, a) if v.size > a.size else (a, v)
+    return _correlated(longer, F.flip(other), mode)
 
 
 @implements(np.correlate)
 def _correlate(a, v, mode="valid"):
     a, v, mode = _sequences(a, v, mode)
-    if v.size > a.size:
-        return F.flip(_correlated(v, a, mode))
-    return _correlated(a, v, mode)
+    return F.flip(_correlated(v, a, mode)) if v.size > a.size else _correlated(a, v, mode)
 
 
 # ---- polynomials and interpolation ------------------------------------------------------
@@ -155,10 +151,7 @@ def _polyval(p, x):
     p, x = as_tensor(p), F.lift(x)
     if p.dtype.char == "d" and x.dtype.char == "f":
         x = F.astype(x, np.float64)
-    result = x * 0.0
-    for k in range(p.shape[0]):
-        result = result * x + p[k] if k else result + p[k]
-    return result
+    return reduce(lambda total, k: total * x + p[k], range(1, p.shape[0]), x * 0.0 + p[0] if len(p) else x * 0.0)
 
 
 @implements(np.interp)
