@@ -226,9 +226,7 @@ class Pass:
             # A pass that is recorded can be: `autograd.passes.TracedPass`.
             store.trace.cannot = "it runs a backward pass of its own"
             raise GradientError("a backward pass inside a function that is being recorded")
-        self.store = store
-        self.roots = roots
-        self.high = max([slot for slot, _ in roots])
+        self.store, self.roots, self.high = store, roots, max([slot for slot, _ in roots])
         self.marks, self.count, self.low, self.cleared = walks.native.ancestors(store, [slot for slot, _ in roots])
         self.leaves = _marked_leaves(store, self.marks)
         self.wanted = {slot: tensors for slot, tensors in wanted_of(store, wanted, self.high).items() if self.marks[slot]}

@@ -44,7 +44,7 @@ def push(stretch, order, tangents, lanes=None):
             if tangent is not None:
                 tangents[slot] = tangent
                 if numbers is not None and read.out is SCALAR:
-                    numbers.matrix[slot - numbers.base] = tangents[slot]
+                    numbers.matrix[slot - numbers.base] = tangent
     return carried
 
 

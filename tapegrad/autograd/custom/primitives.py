@@ -177,13 +177,10 @@ class Primitive(Generic[R]):
         if trace is not None and len(floats) < len(results):
             trace.cannot = f"the custom primitive {self.name!r} has results that are no floats, which would stay as they are"
         if not floats:
-            tensors = [plain(normalise(r)) for r in results]
-            return unflatten(call.several or LEAF, tensors)
+            return unflatten(call.several or LEAF, [plain(normalise(r)) for r in results])
         value = packed(floats) if call.several else normalise(floats[0])
-        attrs = (("keeps", self._keeps(call)),)
         live = [] if trace is None or not self.replayed else self._through(trace, call, operands, value)
-        whole = apply(self.row, (call, *operands, *live), attrs, value=value)
-        return unpacked(whole, call)
+        return unpacked(apply(self.row, (call, *operands, *live), (("keeps", self._keeps(call)),), value=value), call)
 
     def _through(self, trace, call, operands, value):
         """The value of the instruction as instructions of the recording, in a list; empty if Python is to be called for it."""
@@ -385,14 +382,10 @@ class Primitive(Generic[R]):
         leaves = leaves_like(tangents, call.several) if call.several else [tangents]
         if leaves is None:
             raise RuleError(f"{name} returned tangents {flatten(tangents, none=True)[1]} for results {call.several}; return a container like it")
-        checked = []
-        for t, o, leaf in zip(map(joined, leaves), call.outputs, leaf_names(call.several or LEAF)):
-            if o.value is not None or t is None:
-                checked.append(None)
-                continue
-            if np.shape(t) != o.shape:
+        checked = [None if o.value is not None else joined(t) for t, o in zip(leaves, call.outputs)]
+        for t, o, leaf in zip(checked, call.outputs, leaf_names(call.several or LEAF)):
+            if t is not None and np.shape(t) != o.shape:
                 raise RuleError(f"{name} returned a tangent of shape {np.shape(t)} for the result{leaf} of shape {o.shape}")
-            checked.append(t)
         return checked
 
 
