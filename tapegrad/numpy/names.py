@@ -1,6 +1,7 @@
 """What each name of NumPy stands for in `tapegrad.numpy`."""
 
 import sys
+from importlib import import_module
 
 import numpy as np
 
@@ -38,9 +39,9 @@ _MODULES = ("linalg", "fft", "random")
 _METHODS = ("reduce", "accumulate", "reduceat", "outer")
 
 
-def namespace(module, source):
-    """``__all__``, ``__getattr__`` and ``__dir__`` of a module here that stands for the module `source` of NumPy."""
-    here = vars(sys.modules[module])
+def namespace(module):
+    """``__all__``, ``__getattr__`` and ``__dir__`` of a module here that stands for the module of NumPy of that name."""
+    here, source = vars(sys.modules[module]), import_module(module.partition(".")[2])
 
     def get(name):
         if name.startswith("__") and name not in source.__all__:

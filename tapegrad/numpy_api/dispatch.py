@@ -100,7 +100,7 @@ CODE = taking_lists(np.positive).__code__
 
 #: ufuncs whose results carry no derivative; they give plain values.
 VALUES = {function for name in WITHOUT_DERIVATIVE if isinstance(function := attrgetter(name.partition(".")[2])(np), np.ufunc)}
-#: (ufunc, name of a method) -> what stands for it on tensors; `grouping` and `reductions` fill it.
+#: (ufunc, name of a method) -> what stands for it on tensors; `reductions` fills it.
 METHODS = {}
 #: ufuncs served by a function of ours, not by the row that stands for them (or by several).
 DIRECT = {np.power: F.power, np.positive: F.clone}

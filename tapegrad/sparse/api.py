@@ -20,6 +20,7 @@ from ..common.errors import GradientError, HigherOrderError, OptionError, SeedSh
 from ..common.tree import alike, flatten, leaf_names, unflatten
 from ..common.uninterrupted import cached_property, imported
 from ..program.evaluation import applied
+from ..transforms.argnums import check_given
 from ..transforms.functional import chosen
 from ..transforms.hessians import Gradient
 from ..transforms.jacobians import MODES
@@ -164,11 +165,7 @@ class _SparseHessian(_Sparse):
     def _with_weights(self, args):
         if len(args) < 2:
             raise StructureError("with weights=True the call takes the arguments of the function and, last, the weights of its results")
-        if max(self._argnums) >= len(args) - 1:
-            raise StructureError(
-                f"argnums={self._argnums} asks for argument {max(self._argnums)}, but the function was called with {len(args) - 1} "
-                "positional arguments, and weights"
-            )
+        check_given(self._argnums, args[:-1], ", and weights")
         leaves, structure = flatten(args[-1])
         return *args[:-1], unflatten(structure, [np.array(w, float) for w in leaves])
 

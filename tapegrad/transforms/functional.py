@@ -17,6 +17,7 @@ from ..common.keywords import answers
 from ..common.tree import conjugated, flatten
 from ..nopython.api import by_numba
 from ..program.evaluation import Evaluation
+from .argnums import check_function
 from .replay.answers import of_gradients
 from .replay.kernels import JitOptions, checked_policy
 from .transformed import Jitted, Transformed, under_jit
@@ -103,8 +104,7 @@ def jit(
     options = JitOptions(checked_policy(kernel), fastmath)
     if fun is None:
         return lambda function: under_jit(function, options)
-    if not callable(fun):
-        raise StructureError(f"expected a function for tg.jit, got {type(fun).__name__}")
+    check_function(fun, " for tg.jit")
     return under_jit(fun, options)
 
 

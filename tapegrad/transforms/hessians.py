@@ -26,7 +26,7 @@ from ..common.tree import Structure, alike, flatten, leaf_names, rearranged, unf
 from ..common.uninterrupted import cached_property
 from ..program.evaluation import Evaluation, applied, on_tensors
 from ..program.ports import units
-from .argnums import check_given
+from .argnums import check_function, check_given
 from .functional import chosen
 from .jacobians import JacobianFunction
 from .replay.answers import MISS
@@ -390,11 +390,7 @@ class CurvatureProduct(RecordedWhole):
         if len(args) < 2:
             raise StructureError("a product takes the arguments of the function and, last, the direction")
         *args, direction = args
-        if max(self._argnums) >= len(args):
-            raise StructureError(
-                f"argnums={self._argnums} asks for argument {max(self._argnums)}, but the function was called with {len(args)} "
-                "positional arguments, and a direction"
-            )
+        check_given(self._argnums, args, ", and a direction")
         answer = (self._replays or self._replayed).quick((direction, *args), kwargs)
         return self._answered((_of_floats(direction), *args), kwargs) if answer is MISS else answer
 
@@ -516,8 +512,8 @@ def gnvp(
     >>> product(np.array([1.0, 3.0]), np.array([1.0, 1.0]))
     array([ 4., 36.])
     """
-    if loss is not None and not callable(loss):
-        raise StructureError(f"expected a function as loss, got {type(loss).__name__}")
+    if loss is not None:
+        check_function(loss, " as loss")
     return CurvatureProduct(model, chosen(argnums, argnum, kernel), functools.partial(_gnvp, loss))
 
 

@@ -36,6 +36,7 @@ from ..common.host_functions import host_function
 from ..common.keywords import answers
 from ..common.tree import flatten, rearranged, unflatten
 from ..common.uninterrupted import imported
+from .argnums import check_function
 from .forward import jvp
 from .functional import grad, value_and_grad
 from .jacobians import jacobian, vjp
@@ -84,8 +85,7 @@ class _Solution:
     """
 
     def __init__(self, residual, solve, linear, tolerance, name):
-        if not callable(residual):
-            raise StructureError(f"expected a function, got {type(residual).__name__}")
+        check_function(residual)
         if linear not in LINEAR:
             raise OptionError(f"linear={linear!r}: choose one of {', '.join(LINEAR)}")
         self.residual, self.solve, self.linear, self.tolerance, self.name = residual, solve, linear, tolerance, name
@@ -337,8 +337,7 @@ def fixed_point(
     >>> round(tg.derivative(lambda e: kepler(e, 1.0))(0.1), 6)
     0.929061
     """
-    if not callable(g):
-        raise StructureError(f"expected a function, got {type(g).__name__}")
+    check_function(g)
 
     def residual(x, *args):
         old, structure = flatten(x)

@@ -38,7 +38,7 @@ from ..common.uninterrupted import cached_property
 from ..program.evaluation import Evaluation, applied
 from ..tape.places import placed_name
 from ..tape.store import thread_state
-from .argnums import check_given, resolved
+from .argnums import check_function, check_given, resolved
 from .keep import kept
 from .replay.answers import MISS, values_of, written
 from .replay.directions import of_directions
@@ -102,8 +102,7 @@ class Transformed(Generic[R]):
         return _made, (type(self), *self._made_of)
 
     def __init__(self, function, argnums, has_aux=False, scalar=True):
-        if not callable(function):
-            raise StructureError(f"expected a function to differentiate, got {type(function).__name__}")
+        check_function(function, " to differentiate")
         # What is under jit, whatever is made of it is.
         self._jit = options_of(function)
         if isinstance(function, Jitted):

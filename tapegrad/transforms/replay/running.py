@@ -122,7 +122,7 @@ class Running:
         with Tape() as tape, enable_grad(), clarified:
             trace = Trace(tape.store, {} if self.apart else self.environment.read, any(map(is_reordered, static)))
             trace.keeping, trace.once = kind.keeping, self.apart or self.given is not None
-            args, kwargs = unflatten(structure, with_inputs(leaves, static, inputs, lambda value, _: trace.enter(value)))
+            args, kwargs = unflatten(structure, with_inputs(leaves, static, inputs, trace.enter))
             args, kwargs = self._as_given(args, kwargs)
             wanted = [mark[-1] for mark in static if is_input(mark)]
             with self.lock:

@@ -29,8 +29,7 @@ from ...tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRAC
 from ...tape.meta import SCALAR, Meta, c_array, c_strides, meta_of
 from ...tape.places import Place
 from ...tape.store import RECORD_DTYPE
-from .archive import AXES, CHARS, CODES, FORMAT, KINDS, LARGEST, VERSION, decoded, decoded_function, need, typed, unpacked
-from .loaded import Checked, LoadedTape
+from .archive import AXES, CHARS, CODES, KINDS, LARGEST, Checked, LoadedTape, decoded, decoded_function, need, typed, unpacked
 from .programs import Reader
 
 #: The types in a header.
@@ -56,7 +55,7 @@ class Recorder:
     """
 
     def __init__(self, data, limit, depth, from_bytes):
-        self.header, self.arrays, members = unpacked(data, FORMAT, VERSION, limit)
+        self.header, self.arrays, members = unpacked(data, limit)
         header, table, numbers = typed(self.header, HEADER), members.pop("records"), members.pop("numbers")
         need(not members, "a member of an unknown kind")
         self.loops = Reader(header["loops"], self.arrays, limit, depth, from_bytes)

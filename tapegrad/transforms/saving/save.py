@@ -40,7 +40,7 @@ from ...rules import BY_NAME, ROWS
 from ...rules.table import FIRST_ROW
 from ...tape.layout import SCALAR_LEAF
 from ...tape.meta import SCALAR, axes_in_memory
-from .archive import CODES, FORMAT, KINDS, MAX_BYTES, VERSION, decoded, encoded, encoded_function, need, packed, unpacked
+from .archive import CODES, KINDS, MAX_BYTES, decoded, encoded, encoded_function, need, packed, unpacked
 from .programs import LoopWriter
 
 # ---- writing ---------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def _header(tape, arrays, loops):
         except TapeFileError as error:
             raise TapeFileError(f"the tape cannot be saved: the function returns something constant: {said_by(error)}") from None
     return {
-        "format": FORMAT, "version": VERSION, "entries": entries, "loops": loops.written, "constants": constants, "outputs": outputs,
+        "entries": entries, "loops": loops.written, "constants": constants, "outputs": outputs,
         "structure": None if tape.structure is None else _encoded_structure(tape.structure),
         "inputs": [_encoded_meta(m) for m in tape.inputs], "wanted": list(map(bool, tape.wanted)),
         "arguments": [[k, -1, slot] for k, slot in enumerate(tape.leaves) if slot] + [list(map(int, e)) for e in tape.elements],
@@ -247,7 +247,7 @@ registry.files = SimpleNamespace(write=write, to_bytes=to_bytes, from_bytes=from
 
 # ---- parameters and other plain data, in the same format -----------------------------------
 
-_DATA, _KINDS = "tapegrad data", {"Tensor": Tensor, "Parameter": Parameter}
+_DATA, _KINDS = ("tapegrad data", 1), {"Tensor": Tensor, "Parameter": Parameter}
 
 
 def save(obj: Any, f: str | os.PathLike[str] | BinaryIO) -> None:
@@ -282,8 +282,7 @@ def save(obj: Any, f: str | os.PathLike[str] | BinaryIO) -> None:
     kinds = [[type(leaf).__name__, leaf.requires_grad] if isinstance(leaf, Differentiable) else None for leaf in leaves]
     arrays: list[Any] = []
     values = [np.asarray(leaf.detach()) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
-    header = {"format": _DATA, "version": 1, "data": encoded(unflatten(structure, values), arrays), "kinds": kinds}
-    write(packed(header, arrays), f)
+    write(packed({"data": encoded(unflatten(structure, values), arrays), "kinds": kinds}, arrays, _DATA), f)
 
 
 def load(f: str | os.PathLike[str] | BinaryIO, max_bytes: int = MAX_BYTES) -> Any:
@@ -317,7 +316,7 @@ def load(f: str | os.PathLike[str] | BinaryIO, max_bytes: int = MAX_BYTES) -> An
     True
     """
     with _refusing("this file was not written by tg.save"):
-        header, arrays, others = unpacked(read(f, max_bytes), _DATA, 1)
+        header, arrays, others = unpacked(read(f, max_bytes), form=_DATA)
         leaves, structure = flatten(decoded(header["data"], list(map(np.array, arrays)), math.inf))
         kinds = header["kinds"]
         need(len(kinds) == len(leaves) and not others, "its tensors")
