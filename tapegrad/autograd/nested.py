@@ -331,12 +331,8 @@ class TensorWalk:
         """Whether nothing was used but constants: no tensor of the derivative outside, no other tensor on a tape."""
         if any(isinstance(p, Tensor) and tracked(p) for x in self.variables for p in parts_of(x)[1:]):
             return False
-        bases = self.bases
-        own = {id(b) for b in bases}
-        store, start = self.store, self.start
-        if store.forward is not None or store.retired is not None or any(
-            b._t is not None and b._t is not store for b in bases
-        ):
+        own, store, start = {id(b) for b in self.bases}, self.store, self.start
+        if store.forward is not None or store.retired is not None or any(b._t is not None and b._t is not store for b in self.bases):
             return False
         returned = [p for result in self.results for p in parts_of(result) if isinstance(p, Tensor)]
         if any(p._t is not None and (p._t is not store or p._i < start) for p in returned):

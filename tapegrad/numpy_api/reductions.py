@@ -160,10 +160,7 @@ def _mean(function):
 
 
 def _moment(function, ours, of):
-    def call(
-        a, axis=None, dtype=None, ddof=0, keepdims=False, *, where=NO_VALUE, mean=NO_VALUE,
-        correction=NO_VALUE,
-    ):  # fmt: skip
+    def call(a, axis=None, dtype=None, ddof=0, keepdims=False, *, where=NO_VALUE, mean=NO_VALUE, correction=NO_VALUE):
         x = _checked(function, a, dtype, mean=None if mean is NO_VALUE else mean)
         ddof = ddof if correction is NO_VALUE else correction
         mask = _kept(function, x, where)
@@ -284,10 +281,7 @@ def _ranked(values, order, n, position):
 
 
 def _quantile(function, scale):
-    def call(
-        a, q, axis=None, overwrite_input=False, method="linear", keepdims=False, *, weights=None,
-        interpolation=None,
-    ):  # fmt: skip
+    def call(a, q, axis=None, overwrite_input=False, method="linear", keepdims=False, *, weights=None, interpolation=None):
         x = _checked(function, a, None, weights=weights, interpolation=interpolation)
         single = x.dtype != np.float64 and not isinstance(q, Differentiable)
         dtype = function(np.zeros(2, x.dtype), q).dtype if single else x.dtype

@@ -170,8 +170,7 @@ def _symmetric(blocks):
 def hessian(f: OfFirst[X], argnums: Literal[0] = 0, mode: Mode = "auto", explain: bool = False) -> Jacobian[X, X]: ...
 @overload
 def hessian(
-    f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", explain: bool = False, *,
-    argnum: Argnums | None = None,
+    f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", explain: bool = False, *, argnum: Argnums | None = None
 ) -> Transformed[Any]: ...
 @answers(sparse="call tg.sparse_hessian(f)")
 def hessian(
@@ -405,13 +404,9 @@ def _hvp(has_aux, e, direction):
 @overload
 def hvp(f: OfFirst[X], argnums: Literal[0] = 0, has_aux: Literal[False] = False) -> Transformed[X]: ...
 @overload
+def hvp(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None) -> Transformed[Any]: ...
 def hvp(
-    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *,
-    argnum: Argnums | None = None,
-) -> Transformed[Any]: ...
-def hvp(
-    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *,
-    argnum: Argnums | None = None, kernel: None = None,
+    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None, kernel: None = None
 ) -> Transformed[Any]:
     """Make a function that returns products of the Hessian of `f` with directions.
 
@@ -465,8 +460,7 @@ def hvp(
 def gnvp(model: OfFirst[X], loss: Callable[..., Any] | None = None, argnums: Literal[0] = 0) -> Transformed[X]: ...
 @overload
 def gnvp(
-    model: Callable[..., Any], loss: Callable[..., Any] | None = None, argnums: Argnums = 0, *,
-    argnum: Argnums | None = None,
+    model: Callable[..., Any], loss: Callable[..., Any] | None = None, argnums: Argnums = 0, *, argnum: Argnums | None = None
 ) -> Transformed[Any]: ...
 def gnvp(
     model: Callable[..., Any], loss: Callable[..., Any] | None = None, argnums: Argnums = 0, *,

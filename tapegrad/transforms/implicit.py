@@ -154,13 +154,8 @@ class _Solution:
         return live or floats
 
     def _of_parameters(self, x, parameters, floats):
-        def function(*live):
-            full = list(parameters)
-            for k, p in zip(floats, live):
-                full[k] = p
-            return self.of_vector(x, *full)
-
-        return function
+        """The residual as a function of these parameters."""
+        return lambda *live: self.of_vector(x, *(dict(enumerate(parameters)) | dict(zip(floats, live))).values())
 
     def _jvp(self, tangents, x, start, *parameters):
         floats = [k for k in self._floats(parameters) if tangents[1 + k] is not None]
@@ -172,10 +167,8 @@ class _Solution:
         floats = self._floats(parameters)
         weights = self._solved(x, parameters, g, True)
         _, pull = vjp(self._of_parameters(x, parameters, floats), *(parameters[k] for k in floats))
-        gradients = [None] * (1 + len(parameters))
-        for k, part in zip(floats, pull(weights)):
-            gradients[1 + k] = -part
-        return tuple(gradients)
+        gradients = dict(zip(floats, pull(weights)))
+        return (None, *[-gradients[k] if k in gradients else None for k in range(len(parameters))])
 
     def _solved(self, x, parameters, b, transposed):
         """The solution of the linear system with J, or with its transpose."""

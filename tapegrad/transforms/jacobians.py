@@ -73,11 +73,9 @@ def _pulled(e, cotangent):
 def _pushed(e, *tangents):
     if len(tangents) != len(e.structures):
         raise StructureError(f"the function was linearized at {len(e.structures)} arguments but got {len(tangents)} tangents")
-    seeds, at, inputs = [], 0, e.inputs
+    seeds, inputs = [], iter(e.inputs)
     for k, (tangent, structure) in enumerate(zip(tangents, e.structures)):
-        ports = inputs[at : at + structure.count]
-        seeds += _fitted(tangent, structure, ports, f"tangent {k}", f"argument {k}")
-        at += structure.count
+        seeds += _fitted(tangent, structure, [next(inputs) for _ in range(structure.count)], f"tangent {k}", f"argument {k}")
     return unflatten(e.structure, e.push(seeds))
 
 
@@ -212,12 +210,8 @@ def linearize(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R]]:
 @overload
 def jacrev(f: Between[X, R], argnums: Literal[0] = 0) -> Jacobian[X, R]: ...
 @overload
-def jacrev(
-    f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None
-) -> Transformed[Any]: ...  # fmt: skip
-def jacrev(
-    f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: None = None
-) -> Transformed[Any]:
+def jacrev(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None) -> Transformed[Any]: ...
+def jacrev(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: None = None) -> Transformed[Any]:
     """Make a function that returns the Jacobian of `f`, by reverse mode; see `jacobian`.
 
     Parameters
@@ -243,9 +237,7 @@ def jacrev(
 
 
 @overload
-def jacobian(
-    f: Between[X, R], argnums: Literal[0] = 0, mode: Mode = "auto", explain: bool = False
-) -> Jacobian[X, R]: ...
+def jacobian(f: Between[X, R], argnums: Literal[0] = 0, mode: Mode = "auto", explain: bool = False) -> Jacobian[X, R]: ...
 @overload
 def jacobian(
     f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", explain: bool = False, *,

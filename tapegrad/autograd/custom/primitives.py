@@ -318,7 +318,7 @@ class Primitive(Generic[R]):
                 f"{name} returned {len(cotangents)} cotangents for {len(structures)} positional arguments; return a "
                 "tuple with one for each, None where there is none"
             )
-        leaves: list[Any] = []
+        leaves = []
         for k, (c, part) in enumerate(zip(cotangents, structures)):
             found = [joined(c)] if part is LEAF else [None] * part.count if c is None else leaves_like(c, part)
             if found is None:
