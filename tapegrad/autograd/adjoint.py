@@ -252,9 +252,8 @@ def _of_primitive_recorded(stretch, slot, read, g, lanes, positions):
             raise
         except (TapegradError, TypeError, ValueError, AttributeError) as error:
             raise HigherOrderError(
-                f"{primitive.rule_name('vjp')}, called at {stretch.store.place(slot)}, is needed for a second derivative, "
-                f"and cannot be run on tensors ({reason(error)}). Write it in NumPy functions that tapegrad "
-                "differentiates"
+                f"{primitive.rule_name('vjp')}, called at {stretch.store.place(slot)}, is needed for a second derivative, and "
+                f"cannot be run on tensors ({reason(error)}). Write it in NumPy functions that tapegrad differentiates"
             ) from error
     together = []
     for k in positions:

@@ -178,10 +178,9 @@ def refuse_unused(wanted, missing):
         if id(t) in missing:
             name = name_of(t)
             raise GradientError(
-                f"One of the differentiated Tensors appears to not have been used in the graph: input {k}"
-                f"{f' ({name!r})' if name else ''}, of shape {tuple(t.shape)}. Set allow_unused=True if this is the "
-                "desired behavior (its gradient is then None); a .detach() or no_grad() between it and the outputs "
-                "also has this effect"
+                "One of the differentiated Tensors appears to not have been used in the graph: input "
+                f"{k}{f' ({name!r})' if name else ''}, of shape {tuple(t.shape)}. Set allow_unused=True if this is the desired "
+                "behavior (its gradient is then None); a .detach() or no_grad() between it and the outputs also has this effect"
             )
 
 

@@ -16,10 +16,9 @@ from ..tape.layout import ARRAY_LEAF, ARRAY_RECORD, CLEARED, CONTINUATION, CONTI
 from ..tape.store import CALL_ENDED, TapeStore
 
 SECOND_BACKWARD = (
-    "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
-    "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
-    "Specify retain_graph=True if you need to backward through the graph a second time or if you need to access "
-    "saved tensors after calling backward."
+    "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). "
+    "Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if "
+    "you need to backward through the graph a second time or if you need to access saved tensors after calling backward."
 )
 
 

@@ -20,7 +20,7 @@ from ..array.dual import Dual, made, running, zeros_of
 from ..array.inplace import argument_changed, restore
 from ..array.leaving import clarify
 from ..array.objects import operand
-from ..array.record import apply, nesting_error, normalise, plain, tracked, with_room
+from ..array.record import apply, normalise, plain, tracked, with_room
 from ..array.tensor import Tensor, tensor
 from ..common.errors import DtypeError, TapeMismatchError
 from ..common.registry import registry
@@ -241,11 +241,6 @@ class TensorWalk:
         walk = copy.copy(self)
         walk.results, walk.structure = results, together(self.structures)
         return walk
-
-    def refuse_duals(self):
-        """Refuse dual numbers that the function has from elsewhere than its arguments."""
-        if any(result.__class__ is Dual for result in self.results):
-            raise nesting_error("a dual number that the function uses without having it as an argument")
 
     # -- reverse mode ---------------------------------------------------------------
     def pull(self, seeds, lanes=None):

@@ -269,7 +269,9 @@ def plain_function(function):
             lambda *args: function(*args, **{k: values_of(v, False) for k, v in kwargs.items()}), values_of(args, False), operands
         )
         trace = trace_of(operands)
-        return _wrap(result) if trace is None or function in _ABOUT_SHAPES else trace.host(function, args, kwargs, result)
+        if trace is None or function in _ABOUT_SHAPES:
+            return plain(normalise(result)) if isinstance(result, np.ndarray) else result
+        return trace.host(function, args, kwargs, result)
 
     return call
 
@@ -281,10 +283,6 @@ def values_of(thing, constant=True):
     if isinstance(thing, (list, tuple)):
         return type(thing)(values_of(x, constant) for x in thing)
     return thing
-
-
-def _wrap(thing):
-    return plain(normalise(thing)) if isinstance(thing, np.ndarray) else thing
 
 
 def only_defaults(function, **arguments):

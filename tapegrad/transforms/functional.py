@@ -124,17 +124,24 @@ def chosen(argnums, argnum, kernel=None):
 class ValueAndGrad(Transformed[Any]):
     _has_value = True
 
+    def __init__(self, function, argnums, has_aux=False, scalar=True, conjugate=False):
+        super().__init__(function, argnums, has_aux, scalar)
+        self._conjugate = conjugate
+
     def _planned(self, kept, structure):
+        if self._conjugate:
+            return None
         answer = of_gradients(kept.tape, structure, self._argnums, self._one, self._has_aux, self._has_value)
         return kept.executable(), None, answer
 
     def _ordinary(self, args, kwargs):
         outcome = (self._replays or self._replayed).call(args, kwargs)
-        return self._picked(outcome.value(), self._gradients(outcome.gradients, args))
+        gradients = self._gradients(outcome.gradients, args)
+        return self._picked(outcome.value(), conjugated(gradients) if self._conjugate else gradients)
 
     def body(self, e):
         gradients = e.contained(e.gradients(self._has_aux, self._scalar))
-        return self._picked(e.value(), gradients)
+        return self._picked(e.value(), conjugated(gradients) if self._conjugate else gradients)
 
     def _picked(self, value, gradient):
         return value, gradient
@@ -148,10 +155,10 @@ class ValueAndGrad(Transformed[Any]):
         return Evaluation(None, self._argnums, self._one, structures).contained(map(normalise, gradients))
 
 
-def _made_via(via, kind, fun, argnums, has_aux):
+def _made_via(via, kind, fun, argnums, has_aux, conjugate):
     if via == "record":
-        return kind(fun, argnums, has_aux)
-    if via != "numba" or has_aux or issubclass(kind, _ConjugateValueAndGrad):
+        return kind(fun, argnums, has_aux, conjugate=conjugate)
+    if via != "numba" or has_aux or conjugate:
         raise OptionError(f'via={via!r}: it is "record" or "numba", and "numba" is for functions that return one real number, without has_aux')
     return by_numba(fun, argnums, kind._has_value, kind(getattr(fun, "py_func", fun), argnums))
 
@@ -167,18 +174,6 @@ class _ElementwiseGrad(_Grad):
     def _picked(self, value, gradient):
         refuse_complex(flatten(value)[1])
         return super()._picked(value, gradient)
-
-
-class _ConjugateValueAndGrad(ValueAndGrad):
-    def _planned(self, kept, structure):
-        return None
-
-    def _picked(self, value, gradient):
-        return super()._picked(value, conjugated(gradient))
-
-
-class _ConjugateGrad(_ConjugateValueAndGrad, _Grad):
-    pass
 
 
 @overload
@@ -246,7 +241,7 @@ def value_and_grad(
     >>> g(np.array([1.0, 2.0]))
     (5.0, array([2., 4.]))
     """
-    return _made_via(via, _ConjugateValueAndGrad if conjugate else ValueAndGrad, fun, chosen(argnums, argnum, kernel), has_aux)
+    return _made_via(via, ValueAndGrad, fun, chosen(argnums, argnum, kernel), has_aux, conjugate)
 
 
 @overload
@@ -306,9 +301,7 @@ def grad(
     12.0
     """
     argnums = chosen(argnums, argnum, kernel)
-    if holomorphic:
-        fun = RealPart(fun, has_aux)
-    return _made_via(via, _ConjugateGrad if conjugate or holomorphic else _Grad, fun, argnums, has_aux)
+    return _made_via(via, _Grad, RealPart(fun, has_aux) if holomorphic else fun, argnums, has_aux, conjugate or holomorphic)
 
 
 @overload

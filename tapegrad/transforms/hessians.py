@@ -22,13 +22,13 @@ from ..array.typing import Argnums, Mode, OfFirst
 from ..autograd.nested import together
 from ..common.errors import SeedShapeError, StructureError
 from ..common.keywords import answers
-from ..common.tree import Structure, alike, flatten, leaf_names, rearranged, unflatten
+from ..common.tree import Structure, flatten, leaf_names, unflatten
 from ..common.uninterrupted import cached_property
 from ..program.evaluation import Evaluation, applied, on_tensors
 from ..program.ports import units
 from .argnums import check_function, check_given
 from .functional import chosen
-from .jacobians import JacobianFunction
+from .jacobians import JacobianFunction, arranged
 from .replay.answers import MISS
 from .replay.directions import of_directions
 from .transformed import BodyProgram, OfDirections, RecordedWhole, Transformed
@@ -354,11 +354,7 @@ def laplacian(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | 
 
 def _directions(direction, inputs, structure):
     """Tangents of the variables, and how many directions there are (None: one, without an axis for it)."""
-    tangents, own_structure = flatten(direction)
-    if len(tangents) != len(inputs) or len(inputs) > 1 and not alike(own_structure, structure):
-        tangents = rearranged(tangents, own_structure, structure)
-    if tangents is None:
-        raise StructureError(f"the direction is {own_structure}, but the arguments to differentiate are {structure}")
+    tangents = arranged(direction, structure, "the direction", "the arguments to differentiate")
     shapes = [(np.shape(v), p.shape) for v, p in zip(tangents, inputs)]
     if all(v == b for v, b in shapes):
         return tangents, None

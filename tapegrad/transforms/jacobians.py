@@ -43,17 +43,23 @@ X = TypeVar("X", bound=Any)
 MODES = ("auto", "forward", "reverse")
 
 
+def arranged(container, structure, what, of):
+    """The leaves of what is to be a container of `structure`, in its order; a list may stand for a tuple, and one leaf for another container of one."""
+    leaves, found = flatten(container)
+    if len(leaves) == structure.count == 1 or alike(found, structure):
+        return leaves
+    leaves = rearranged(leaves, found, structure)
+    if leaves is None:
+        raise StructureError(f"{what} is {found}, but {of} is {structure}")
+    return leaves
+
+
 def _fitted(container, structure, ports, what, of):
     """Seeds for `ports`, in a container of `structure`: tensors that carry a derivative as they are, others as normalised values."""
-    leaves, seed_structure = flatten(container)
-    if seed_structure != structure and len(leaves) == len(ports) == 1:
-        seed_structure = structure
-    if len(leaves) != len(ports):
-        raise SeedShapeError(f"{what}: {of} has {len(ports)} parts but the seed has {len(leaves)}")
-    leaves = leaves if alike(seed_structure, structure) else rearranged(leaves, seed_structure, structure)
-    if leaves is None:
-        raise StructureError(f"{what} is {seed_structure} but {of} is {structure}")
-    seeds = []
+    count, seeds = flatten(container)[1].count, []
+    if count != len(ports):
+        raise SeedShapeError(f"{what}: {of} has {len(ports)} parts but the seed has {count}")
+    leaves = arranged(container, structure, what, of)
     for p, seed, name in zip(ports, leaves, leaf_names(structure)):
         seed = operand(seed)
         live = isinstance(seed, Differentiable) and tracked(seed)

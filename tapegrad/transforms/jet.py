@@ -14,7 +14,7 @@ import numpy as np
 
 from ..array.differentiable import Differentiable
 from ..array.dual import Dual, as_float, check_tangent, running
-from ..array.record import tracked
+from ..array.record import nesting_error, tracked
 from ..array.recorded import Recorded
 from ..array.series import Calls, Series, series_of
 from ..autograd import nested
@@ -111,8 +111,9 @@ def _alone(fun, primals, series, order):
 def _evaluated(fun, primals, series, order):
     with on_tensors(fun, primals, range(len(primals)), {}) as e:
         e.check()
-        e.walk.refuse_duals()
         value, results = e.out(e.value()), e.walk.results
+        if Dual in map(type, results):
+            raise nesting_error("a dual number that the function uses without having it as an argument")
         depends = any(tracked(c) for terms in series for c in terms)
         factorials = list(itertools.accumulate(range(1, order + 1), lambda f, k: f * k, initial=1.0))[1:]
         seeds = [[c * (1.0 / f) for c, f in zip(terms, factorials)] for terms in series]

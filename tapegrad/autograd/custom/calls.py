@@ -162,6 +162,11 @@ def parts_of(whole, call):
     return parts
 
 
+def is_float(thing):
+    """Whether a thing is a float or an array of floats."""
+    return isinstance(thing, float) or isinstance(thing, (np.ndarray, np.generic)) and thing.dtype.kind == "f"
+
+
 def zero_tangent(argument):
     """Of a number or array of floats, or a container that has some, a tangent of zeros; of anything else None."""
     leaves, structure = flatten(argument)

@@ -16,7 +16,7 @@ from ...array.differentiable import Differentiable
 from ...array.record import tracked
 from ...common.errors import HigherOrderError, MissingRuleError, RuleError, noted
 from ...common.tree import flatten
-from .calls import Fixed, handed, parts_of
+from .calls import Fixed, handed, is_float, parts_of
 from .primitives import Primitive
 
 
@@ -134,8 +134,8 @@ class FunctionPrimitive(Primitive[Any]):
 
     def _numbers(self, call):
         """The names in the context of what may depend on the values of arguments."""
-        kept = [name for name, value in vars(call.context).items() if not name.startswith("_") and _is_number(value)]
-        saved = any(kind == "array" and _is_number(item) for kind, item in call.context._saved)
+        kept = [name for name, value in vars(call.context).items() if not name.startswith("_") and is_float(value)]
+        saved = any(kind == "array" and is_float(item) for kind, item in call.context._saved)
         return [*kept, "saved_tensors"] if saved else kept
 
     def _cotangents(self, call, arguments, parts, result, likes, recorded=False):
@@ -156,11 +156,6 @@ class FunctionPrimitive(Primitive[Any]):
         if self._numbers(call) and any(isinstance(x, Differentiable) and tracked(x) for x in (*arguments, result)):
             self._refuse_second()
         return super().push(call, arguments, tangents, result)
-
-
-def _is_number(item):
-    """Whether an item that a context keeps may depend on the values of arguments: a float or an array of floats."""
-    return isinstance(item, (float, np.floating)) or isinstance(item, np.ndarray) and item.dtype.kind == "f"
 
 
 def _settled(context, inputs, results, call, arguments):
