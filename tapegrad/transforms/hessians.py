@@ -62,6 +62,9 @@ class Gradient:
         return made
 
 
+_gradient = cached_property(lambda self: Gradient(self.__wrapped__, self._argnums))
+
+
 # ---- dense Hessians ----------------------------------------------------------------------
 
 #: Elements that an instruction of a gradient has on average, and elements of the arguments, from which on
@@ -95,9 +98,7 @@ class _Hessian(JacobianFunction):
         #: Shapes and dtypes of arguments for which all rows come from one replay.
         self._wide = set()
 
-    @cached_property
-    def _function(self):
-        return Gradient(self.__wrapped__, self._argnums)
+    _function = _gradient
 
     @cached_property
     def _rows(self):
@@ -257,9 +258,7 @@ def _diagonals(e):
 
 
 class _Diagonal(OfDirections):
-    @cached_property
-    def _function(self):
-        return Gradient(self.__wrapped__, self._argnums)
+    _function = _gradient
 
     def body(self, e):
         return e.contained(_diagonals(e))

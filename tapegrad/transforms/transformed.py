@@ -360,8 +360,8 @@ def options_of(function):
 def under_jit(function, options):
     """`function` recorded: a transformation made anew, or a `Jitted`."""
     if isinstance(function, Jitted) or not isinstance(function, Transformed):
-        return Jitted(getattr(function, "__wrapped__", function) if isinstance(function, Jitted) else function, options)
-    return of_another(function, lambda inner: under_jit(inner, options) if isinstance(inner, Jitted) else Jitted(inner, options))
+        return Jitted(function, options)
+    return of_another(function, lambda inner: Jitted(inner, options))
 
 
 def not_under_jit(function):

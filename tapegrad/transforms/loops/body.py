@@ -347,11 +347,7 @@ def _compare(carry, after, what):
 
 
 class DtypeWidened(Exception):
-    """Integers of the carry become floats: leaf -> dtype."""
-
-    def __init__(self, chars):
-        super().__init__()
-        self.chars = chars
+    """Integers of the carry become floats: its argument is leaf -> dtype."""
 
 
 def state_of(functions):

@@ -56,7 +56,7 @@ def loop(function, init, xs, iterations, reverse, memory, name, others=()):
         try:
             return _LoopRun(function, leaves, structure, chars, xs, iterations, reverse, memory, name).run(others)
         except DtypeWidened as promoted:
-            chars |= promoted.chars
+            chars |= promoted.args[0]
         except NotLowered:
             raise Unrecordable from None
 
