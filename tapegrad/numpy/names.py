@@ -1,11 +1,11 @@
 """What each name of NumPy stands for in `tapegrad.numpy`."""
 
 import sys
-from importlib import import_module
 
 import numpy as np
 
 from ..common.public import only_public
+from ..common.uninterrupted import imported
 from ..numpy_api.dispatch import taking_lists
 from . import makers
 
@@ -41,7 +41,7 @@ _METHODS = ("reduce", "accumulate", "reduceat", "outer")
 
 def namespace(module):
     """``__all__``, ``__getattr__`` and ``__dir__`` of a module here that stands for the module of NumPy of that name."""
-    here, source = vars(sys.modules[module]), import_module(module.partition(".")[2])
+    here, source = vars(sys.modules[module]), imported(module.partition(".")[2])
 
     def get(name):
         if name.startswith("__") and name not in source.__all__:
