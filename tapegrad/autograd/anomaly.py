@@ -208,12 +208,8 @@ def _sweep(function, args, kwargs):
 
 def debug_nans(wanted: bool) -> None:
     """Look for NaN from now on, in this thread and those that start later, or do not."""
-
-    def looking() -> Any:
-        return detect_anomaly(inf=False) if wanted else None
-
-    ThreadState.looking = staticmethod(looking)
-    thread_state().set_checking(looking())
+    ThreadState.looking = staticmethod(lambda: detect_anomaly(inf=False) if wanted else None)
+    thread_state().set_checking(ThreadState.looking())
 
 
 def first_anomaly(function, args):

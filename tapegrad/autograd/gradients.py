@@ -315,9 +315,7 @@ def jvp(outputs: Any, inputs: Any, tangents: Any) -> Any:
     seeds = seeds_of(wanted, tangents, "tangents")
     for k, t in enumerate(roots):
         if not t.requires_grad:
-            raise GradientError(
-                f"output {k} (shape {tuple(t.shape)}) does not require grad: nothing it was computed from is on a tape"
-            )
+            raise GradientError(f"output {k} (shape {tuple(t.shape)}) does not require grad: nothing it was computed from is on a tape")
     # An input that is itself computed counts as a leaf: nothing comes up from below it.
     found = nested.carried(wanted, roots, [np.asarray(seed)[None] for seed in seeds], lambda stretch, order, known: push(stretch, order, known, 1), plain=True)
     return tuple(as_tensor(np.zeros(t.shape, t.dtype) if part is None else np.reshape(part, t.shape) + 0.0) for t, part in zip(roots, found))

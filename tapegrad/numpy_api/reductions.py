@@ -122,8 +122,7 @@ for _ufunc, _function in ((np.add, np.sum), (np.multiply, np.prod), (np.maximum,
 
 
 def _log_of_sum(array, axis=0, keepdims=False, **others):
-    if others:
-        raise refuse(np.logaddexp, f".reduce with {', '.join(others)}")
+    only_defaults(np.logaddexp, **others)
     return F.logsumexp(array, axis=axis, keepdims=keepdims)
 
 

@@ -51,8 +51,7 @@ def _choose(a, choices, mode="raise"):
         for k in range(last)[::-1]:
             result = F.where(a <= k, cast(as_tensor(choices[k]), dtype), result)
         return F.broadcast_to(result, np.broadcast_shapes(a.shape, *map(np.shape, kinds)))
-    a = np.asarray(values_of(a))
-    return rearranged(lambda *p: np.choose(a, p, mode=mode), *choices, dtype=dtype)
+    return rearranged(lambda *p: np.choose(np.asarray(values_of(a)), p, mode=mode), *choices, dtype=dtype)
 
 
 @host_function
@@ -64,21 +63,16 @@ def _in_range(a, last):
 def _compress(condition, a, axis=None):
     if isinstance(condition, IntTensor) and condition.ndim == 1:
         return F.take(as_tensor(a), nonzero(condition)[0], axis)
-    condition = np.asarray(values_of(condition))
-    return rearranged(lambda p: np.compress(condition, p, axis), a)
+    return rearranged(lambda p: np.compress(np.asarray(values_of(condition)), p, axis), a)
 
 
-@implements(np.delete)
-def _delete(arr, obj, axis=None):
-    obj = values_of(obj)
-    return rearranged(lambda p: np.delete(p, obj, axis), arr)
+implements(np.delete)(lambda arr, obj, axis=None: rearranged(lambda p: np.delete(p, values_of(obj), axis), arr))
 
 
 @implements(np.insert)
 def _insert(arr, obj, values, axis=None):
-    obj = values_of(obj)
     dtype = arr.dtype if isinstance(arr, (Differentiable, np.ndarray)) else np.asarray(arr).dtype
-    return rearranged(lambda p, v: np.insert(p, obj, v, axis), arr, values, dtype=dtype)
+    return rearranged(lambda p, v: np.insert(p, values_of(obj), v, axis), arr, values, dtype=dtype)
 
 
 @implements(np.where)

@@ -91,12 +91,10 @@ class CompiledCode:
 
     def _called(self, x, g, data):
         """The value; the gradient goes into `g`.  What is given fits."""
-        changed = None
         if not self._environment.same():
             before, self._environment = self._environment, self._environment.again()
-            changed = before.difference(self._environment)
-        if changed is not None:
-            raise GuardError(f"{changed} has changed since the function was compiled; call tg.compile again")
+            if (changed := before.difference(self._environment)) is not None:
+                raise GuardError(f"{changed} has changed since the function was compiled; call tg.compile again")
         value = np.empty(1)
         address = self._address_of(x)
         if data:

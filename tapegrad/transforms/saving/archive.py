@@ -208,12 +208,9 @@ def decoded_function(thing, arrays, limit):
 
 def _small(data, limit):
     """Whether this cannot make a function ask for more than `limit` elements."""
-    if type(data) is tuple:
-        size = 1
-        for part in data:
-            size *= max(1, abs(part)) if type(part) is int else 1
-        return size <= limit and all(_small(part, limit) for part in data)
-    return True
+    if type(data) is not tuple:
+        return True
+    return math.prod(max(1, abs(part)) for part in data if type(part) is int) <= limit and all(_small(part, limit) for part in data)
 
 
 # ---- a tape that comes from a file, when it is run: whatever it cannot do is a `TapeFileError` -----------
