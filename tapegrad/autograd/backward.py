@@ -92,9 +92,7 @@ def passes_over(kinds, roots, seeds, wanted, allow_unused, *how):
     for store in stores:
         store.pinned += 1
     try:
-        passes = [
-            kinds[store.trace is not None](store, [(t._i, s) for t, s in interior if t._t is store], wanted) for store in stores
-        ]
+        passes = [kinds[store.trace is not None](store, [(t._i, s) for t, s in interior if t._t is store], wanted) for store in stores]
         for one in passes:
             one.check()
         missing = set() if wanted is None else {id(t) for t in wanted} - set(result.requested)

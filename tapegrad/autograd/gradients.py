@@ -63,8 +63,7 @@ def _differentiated(grads):
 
 
 def _swept(roots, seeds, wanted, retain_graph, create_graph, recorded, allow_unused):
-    found = sweep_behind(roots, seeds, wanted, allow_unused) if create_graph else None
-    if found is not None:
+    if create_graph and (found := sweep_behind(roots, seeds, wanted, allow_unused)) is not None:
         return found
     if recorded:
         return sweep_recorded(roots, seeds, wanted, allow_unused, of_seeds=not create_graph)

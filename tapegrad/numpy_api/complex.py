@@ -7,7 +7,6 @@ are those of the complex one, block by block.  Determinants and eigenvalues have
 """
 
 import math
-import operator
 from functools import cache, partial, reduce
 from itertools import product
 
@@ -18,7 +17,7 @@ from ..array.complex import MULTIPLY, UFUNCS, ComplexTensor, bilinear, called, c
 from ..array.record import apply, record_aux
 from ..common.registry import attach
 from ..rules.complex import as_complex
-from .dispatch import FUNCTIONS, implements, parameters
+from .dispatch import FUNCTIONS, implements, of_numpy, parameters
 from .linalg import EighResult, SlogdetResult, SVDResult
 
 _EigResult = type(np.linalg.eig(np.eye(1)))
@@ -33,10 +32,6 @@ LINEAR = {
 }  # fmt: skip
 #: Those that are linear in each of two operands; of the others in the conjugate of one.
 _PRODUCTS = "dot matmul inner outer tensordot kron cross convolve linalg.outer linalg.matmul linalg.tensordot linalg.cross"
-
-
-def _of_numpy(name):
-    return operator.attrgetter(name)(np)
 
 
 def _half(thing, which):
@@ -70,8 +65,8 @@ def _linear(function, places):
     return call
 
 
-COMPLEX |= {_of_numpy(name): _linear(_of_numpy(name), places) for places, names in LINEAR.items() for name in names.split()}
-COMPLEX |= {_of_numpy(name): bilinear(_of_numpy(name)) for name in _PRODUCTS.split()}
+COMPLEX |= {function: _linear(function, places) for places, names in LINEAR.items() for function in of_numpy(names)}
+COMPLEX |= {function: bilinear(function) for function in of_numpy(_PRODUCTS)}
 
 
 def complex_rule(*functions):

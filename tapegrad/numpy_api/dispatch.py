@@ -98,6 +98,11 @@ def _stacked(argument, name):
 CODE = taking_lists(np.positive).__code__
 
 
+def of_numpy(names):
+    """NumPy's functions of these names, a text."""
+    return [attrgetter(name)(np) for name in names.split()]
+
+
 #: ufuncs whose results carry no derivative; they give plain values.
 VALUES = {function for name in WITHOUT_DERIVATIVE if isinstance(function := attrgetter(name.partition(".")[2])(np), np.ufunc)}
 #: (ufunc, name of a method) -> what stands for it on tensors; `reductions` fills it.
@@ -249,13 +254,10 @@ NO_VALUE = inspect.signature(np.mean).parameters["keepdims"].default
 
 
 #: Functions that look at shapes, dtypes and memory only: their results are the same at every point of a replay.
-_ABOUT_SHAPES = {
-    getattr(np, name)
-    for name in (
-        "shape ndim size can_cast common_type diag_indices_from iscomplexobj isrealobj may_share_memory result_type "
-        "shares_memory tril_indices_from triu_indices_from empty_like zeros_like ones_like einsum_path"
-    ).split()
-}  # fmt: skip
+_ABOUT_SHAPES = {*of_numpy(
+    "shape ndim size can_cast common_type diag_indices_from iscomplexobj isrealobj may_share_memory result_type "
+    "shares_memory tril_indices_from triu_indices_from empty_like zeros_like ones_like einsum_path"
+)}  # fmt: skip
 
 
 def plain_function(function):
@@ -382,15 +384,12 @@ def _with_joined(thing):
 
 
 #: Functions that do with integers what they do with floats: rows of the table, views, and what looks at shapes only.
-_AS_TENSORS = _ABOUT_SHAPES | {
-    getattr(np, name)
-    for name in (
-        "reshape ravel transpose swapaxes matrix_transpose moveaxis rollaxis squeeze expand_dims atleast_1d atleast_2d atleast_3d "
-        "broadcast_to broadcast_arrays concatenate stack vstack hstack dstack column_stack split array_split hsplit vsplit dsplit "
-        "unstack diagonal flip fliplr flipud take take_along_axis where nonzero flatnonzero argwhere sum copy "
-        "copyto put place putmask put_along_axis fill_diagonal"
-    ).split()
-}  # fmt: skip
+_AS_TENSORS = _ABOUT_SHAPES.union(of_numpy(
+    "reshape ravel transpose swapaxes matrix_transpose moveaxis rollaxis squeeze expand_dims atleast_1d atleast_2d atleast_3d "
+    "broadcast_to broadcast_arrays concatenate stack vstack hstack dstack column_stack split array_split hsplit vsplit dsplit "
+    "unstack diagonal flip fliplr flipud take take_along_axis where nonzero flatnonzero argwhere sum copy "
+    "copyto put place putmask put_along_axis fill_diagonal"
+))  # fmt: skip
 
 
 def _ufunc_on_integers(self, ufunc, method, *inputs, **kwargs):

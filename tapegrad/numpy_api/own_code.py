@@ -17,7 +17,6 @@ import types
 import warnings
 from collections.abc import Hashable
 from functools import cache
-from operator import attrgetter
 from operator import index as as_index
 from threading import RLock
 
@@ -27,7 +26,7 @@ from ..array import functions as F
 from ..array.differentiable import Differentiable
 from ..array.objects import holds_tensors
 from ..array.record import guard_on, normalise, plain
-from .dispatch import FUNCTIONS, implements, refuse, values_of
+from .dispatch import FUNCTIONS, implements, of_numpy, refuse, values_of
 from .shaping import cast, rearranged
 
 
@@ -212,7 +211,7 @@ def own_code(function):
     return private_code(function._implementation)
 
 
-for _function in [attrgetter(name)(np) for name in _NAMES.split()]:
+for _function in of_numpy(_NAMES):
     FUNCTIONS[_function] = lambda *args, function=_function, **kwargs: own_code(function)(*args, **kwargs)
 
 

@@ -76,8 +76,7 @@ class _Segment(Primitive):
     def __init__(self, function):
         self.checkpointed = function
         super().__init__(self._run, function_name(function))
-        self.defvjp(self._pull)
-        self.defjvp(self._push)
+        self.rules = {"vjp": self._pull, "jvp": self._push}
 
     # -- the first time -------------------------------------------------------------
     def _run(self, *leaves, layout):

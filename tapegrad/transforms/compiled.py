@@ -292,9 +292,7 @@ def compile(
 def compile(
     f: Callable[..., Any], x0: Array, workspaces: int | None = None, kernel: str | None = None, *, data: Sequence[Any] = ()
 ) -> Compiled: ...
-def compile(
-    f: Callable[..., Any], x0: Array, workspaces: int | None = None, kernel: str | None = None, *, data: Sequence[Any] = ()
-) -> Any:
+def compile(f: Callable[..., Any], x0: Array, workspaces: int | None = None, kernel: str | None = None, *, data: Sequence[Any] = ()) -> Any:
     """Compile a function to be called from Numba's nopython code: it computes one number with its gradient, or whatever `f` returns.
 
     Parameters

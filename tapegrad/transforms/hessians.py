@@ -269,15 +269,11 @@ class _Laplacian(_Diagonal):
         return _as_number(sum(map(np.sum, _diagonals(e)), 0.0))
 
     def _planned(self, kept, structure):
-        return of_directions(kept, lambda walk: _diagonals(Evaluation(walk)), then=_total)
+        return of_directions(kept, lambda walk: _diagonals(Evaluation(walk)), then=lambda diagonal: _as_number(np.sum(diagonal)))
 
 
 def _as_number(total):
     return float(total) if isinstance(total, np.floating) and total.dtype.char == "d" else total
-
-
-def _total(diagonal):
-    return _as_number(np.sum(diagonal))
 
 
 @overload

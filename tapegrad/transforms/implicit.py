@@ -98,8 +98,7 @@ class _Solution:
         parameters, self.arguments = flatten(tuple(args))
         primitive = Primitive(self._value, self.name)
         primitive.closed = "its solver is not looked into"
-        primitive.defvjp(self._vjp)
-        primitive.defjvp(self._jvp)
+        primitive.rules = {"vjp": self._vjp, "jvp": self._jvp}
         return self.container(primitive(start if isinstance(start, Differentiable) else start.astype(float), *parameters))
 
     def of_vector(self, x, *parameters):

@@ -153,7 +153,7 @@ def _walk(stretch, slots, known, order, recording):
         if read is None or not any(o in known for _, o in read.slots):
             continue
         operands, result = operands_of(read)
-        values = [*operands, result] if recording else [_plain(x) for x in (*operands, result)]
+        values = [*operands, result] if recording else [Recorded(x.a._v) if isinstance(x.a, Differentiable) else x for x in (*operands, result)]
         of = dict(read.slots)
         with naming(read.row, stretch, slot), Calls() as table:
             if read.row.primitive is not None:
@@ -173,7 +173,3 @@ def _walk(stretch, slots, known, order, recording):
 def _given(terms):
     """The coefficients of an operand by order; None for a constant."""
     return terms and (lambda k: None if k > len(terms) or terms[k - 1] is None else Recorded(terms[k - 1]))
-
-
-def _plain(x):
-    return Recorded(x.a._v) if isinstance(x.a, Differentiable) else x

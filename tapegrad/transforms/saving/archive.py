@@ -171,9 +171,7 @@ def decoded(thing, arrays, limit):
             return tuple(found) if word == "tuple" else found
         if word == "slice" and type(parts) is list and len(parts) == 3:
             return slice(*(decoded(part, arrays, limit) for part in parts))
-        if word == "dict" and type(parts) is list and all(
-            type(p) is list and len(p) == 2 and type(p[0]) in (str, int) for p in parts
-        ):
+        if word == "dict" and type(parts) is list and all(type(p) is list and len(p) == 2 and type(p[0]) in (str, int) for p in parts):
             return {k: decoded(v, arrays, limit) for k, v in parts}
     raise TapeFileError("data of an unknown kind")
 
