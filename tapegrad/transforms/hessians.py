@@ -380,7 +380,8 @@ class CurvatureProduct(RecordedWhole):
         if len(args) < 2:
             raise StructureError("a product takes the arguments of the function and, last, the direction")
         *args, direction = args
-        check_given(self._argnums, args, ", and a direction")
+        if max(self._argnums) >= len(args):
+            check_given(self._argnums, args, ", and a direction")
         answer = (self._replays or self._replayed).quick((direction, *args), kwargs)
         return self._answered((_of_floats(direction), *args), kwargs) if answer is MISS else answer
 

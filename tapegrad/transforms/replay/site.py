@@ -205,9 +205,8 @@ class CallSite:
             names.append(f"{'a' if part.kind is None else 'c'}{self._count}")
             self._count += 1
         if attributes:
-            keys = structure.keys
-            require(all(key.isidentifier() for key in keys), "a field has no name")
-            self._lines += [f"{n} = {name}.{key}" for n, key in zip(names, keys)]
+            require(all(key.isidentifier() for key in structure.keys), "a field has no name")
+            self._lines += [f"{n} = {name}.{key}" for n, key in zip(names, structure.keys)]
         else:
             self._lines.append(f"{', '.join(names)}, = {values}")
         for n, part in zip(names, parts):
