@@ -76,7 +76,8 @@ class _Segment(Primitive):
     def __init__(self, function):
         self.checkpointed = function
         super().__init__(self._run, function_name(function))
-        self.rules = {"vjp": self._pull, "jvp": self._push}
+        self.defvjp(self._pull)
+        self.defjvp(self._push)
 
     # -- the first time -------------------------------------------------------------
     def _run(self, *leaves, layout):

@@ -98,7 +98,8 @@ class _Solution:
         parameters, self.arguments = flatten(tuple(args))
         primitive = Primitive(self._value, self.name)
         primitive.closed = "its solver is not looked into"
-        primitive.rules = {"vjp": self._vjp, "jvp": self._jvp}
+        primitive.defvjp(self._vjp)
+        primitive.defjvp(self._jvp)
         return self.container(primitive(start if isinstance(start, Differentiable) else start.astype(float), *parameters))
 
     def of_vector(self, x, *parameters):
@@ -399,10 +400,8 @@ def argmin(
         parameters, both = flatten(arguments)[0], value_and_grad(objective)
         minimum = optimize.minimize(lambda x: both(np.array(x), *parameters), joined(x0), jac=True, method=method or "BFGS")
         better = _by_scipy(solution, solution.container(minimum.x), arguments, None)
-        if float(np.max(np.abs(better.fun), initial=0.0)) < float(np.max(np.abs(both(minimum.x, *parameters)[1]), initial=0.0)):
-            # Newton steps may lead away to another stationary point.
-            if both(better.x, *parameters)[0] <= minimum.fun + 1e-9 * max(1.0, abs(minimum.fun)):
-                return better
-        return minimum
+        closer = float(np.max(np.abs(better.fun), initial=0.0)) < float(np.max(np.abs(both(minimum.x, *parameters)[1]), initial=0.0))
+        # Newton steps may lead away to another stationary point.
+        return better if closer and both(better.x, *parameters)[0] <= minimum.fun + 1e-9 * max(1.0, abs(minimum.fun)) else minimum
 
     return _Solution(grad(f), _chosen(solver, f, by_minimizing, args), linear, tol, _name(f))(x0, args)
