@@ -63,8 +63,7 @@ from .many.sums import distribute, mean_over, sum_over
 from .transforms.loops.api import associative_scan, cond, fori_loop, map, scan, switch, while_loop
 from .tape.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .nopython.api import njit_derivative, njit_grad, njit_hessian, njit_hvp, njit_jacobian, njit_jvp, njit_value_and_grad, njit_vjp
-from .transforms.saving.data import load, save
-from .transforms.saving.save import load_tape
+from .transforms.saving.save import load, load_tape, save
 from .transforms.vmap import vmap
 from .sparse.api import sparse_hessian, sparse_jacobian, sparsity
 from .autograd.tape import Tape

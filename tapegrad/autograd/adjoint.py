@@ -117,16 +117,21 @@ def pull(stretch, order, adjoints, lanes=None, visit=None, through=None):
                         adjoints[slots[k]] = accumulated(adjoints.get(slots[k]), part, read.metas[k], lanes)
 
 
-def _seen(see, stretch, slot, read, g, lanes):
-    """`contributions` to all operands, as `see` lets them pass."""
-    gradients, slots = {}, dict(read.slots)
+def _totals(stretch, slot, read, g, lanes=None):
+    """What the adjoint `g` of an instruction adds to each of its operands; None for constants, and where the rule of a primitive gives nothing."""
+    gradients, slots, front = {}, dict(read.slots), () if lanes is None else (lanes,)
     for k, part in contributions(stretch, slot, read, g, lanes, list(slots)):
         gradients[k] = accumulated(gradients.get(k), part, read.metas[k], lanes)
-    positions, front = read.row.slots(len(read.operands)), () if lanes is None else (lanes,)
-    for k in slots.keys() - gradients.keys():
-        gradients[k] = normalise(np.zeros((*front, *read.metas[k].shape), read.metas[k].char))
-    handed = see(read.row, tuple(gradients.get(k) for k in positions), g)
-    return [(k, Recorded(value, lanes)) for k, value in zip(positions, handed) if k in slots and value is not None]
+    if read.row.primitive is None:
+        for k in slots.keys() - gradients.keys():
+            gradients[k] = normalise(np.zeros((*front, *read.metas[k].shape), read.metas[k].char))
+    return tuple([gradients.get(k) for k in read.row.slots(len(read.operands))])
+
+
+def _seen(see, stretch, slot, read, g, lanes):
+    """`contributions` to all operands, as `see` lets them pass."""
+    handed = zip(read.row.slots(len(read.operands)), see(read.row, _totals(stretch, slot, read, g, lanes), g))
+    return [(k, Recorded(value, lanes)) for k, value in handed if k in dict(read.slots) and value is not None]
 
 
 class _Reads:
@@ -176,13 +181,8 @@ def pulled(store, slot, g):
     """What the adjoint `g` of an instruction, an array, adds to each of its operands, as arrays; None for constants."""
     stretch = Region(store, plain=True)
     read = stretch.read(slot)
-    slots, totals = dict(read.slots), {}
     with np.errstate(all="ignore"), passing(stretch, slot, read):
-        for k, part in contributions(stretch, slot, read, g, None, list(slots)):
-            totals[k] = accumulated(totals.get(k), part, read.metas[k], None)
-    zeros = {} if read.row.primitive is not None else {k: np.zeros(read.metas[k].shape) for k in slots}
-    arrays = {**zeros, **{k: np.array(total, order="C") for k, total in totals.items()}}
-    return [arrays.get(k) for k in read.row.slots(len(read.operands))]
+        return [None if total is None else np.array(total, order="C") for total in _totals(stretch, slot, read, g)]
 
 
 def accumulated(adjoint, part, meta, lanes):
@@ -252,9 +252,8 @@ def _of_primitive_recorded(stretch, slot, read, g, lanes, positions):
             raise
         except (TapegradError, TypeError, ValueError, AttributeError) as error:
             raise HigherOrderError(
-                f"{primitive.rule_name('vjp')}, called at {stretch.store.place(slot)}, is needed for a second derivative, "
-                f"and cannot be run on tensors ({reason(error)}). Write it in NumPy functions that tapegrad "
-                "differentiates"
+                f"{primitive.rule_name('vjp')}, called at {stretch.store.place(slot)}, is needed for a second derivative, and "
+                f"cannot be run on tensors ({reason(error)}). Write it in NumPy functions that tapegrad differentiates"
             ) from error
     together = []
     for k in positions:

@@ -34,6 +34,7 @@ from ..common.errors import NonFiniteError
 from ..common.tree import flatten, unflatten
 from ..tape.places import Place, function_name
 from ..tape.store import ThreadState, thread_state
+from .custom.calls import is_float
 from .inspect import summary
 from .tape import Tape
 
@@ -192,18 +193,14 @@ class detect_anomaly(ContextDecorator):
         raise NonFiniteError(f"{name} under jit or Numba gives a number that is not finite, and run plainly it {why}")
 
     def _any(self, thing):
-        return any(self.bad(leaf) for leaf in flatten(thing)[0] if _is_float(leaf))
-
-
-def _is_float(leaf):
-    return isinstance(leaf, float) or isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind == "f"
+        return any(self.bad(leaf) for leaf in flatten(thing)[0] if is_float(leaf))
 
 
 def _sweep(function, args, kwargs):
     """Run a function on a tape, and sweep back from all of its results."""
     leaves, structure = flatten((args, kwargs))
     with Tape():
-        args, kwargs = unflatten(structure, [tensor(leaf, requires_grad=True) if _is_float(leaf) else leaf for leaf in leaves])
+        args, kwargs = unflatten(structure, [tensor(leaf, requires_grad=True) if is_float(leaf) else leaf for leaf in leaves])
         results = [np.sum(leaf) for leaf in flatten(function(*args, **kwargs))[0] if isinstance(leaf, Tensor) and leaf.requires_grad]
         if results:
             sum(results[1:], results[0]).backward()
@@ -211,12 +208,8 @@ def _sweep(function, args, kwargs):
 
 def debug_nans(wanted: bool) -> None:
     """Look for NaN from now on, in this thread and those that start later, or do not."""
-
-    def looking() -> Any:
-        return detect_anomaly(inf=False) if wanted else None
-
-    ThreadState.looking = staticmethod(looking)
-    thread_state().set_checking(looking())
+    ThreadState.looking = staticmethod(lambda: detect_anomaly(inf=False) if wanted else None)
+    thread_state().set_checking(ThreadState.looking())
 
 
 def first_anomaly(function, args):

@@ -28,7 +28,7 @@ from ..tape.meta import SCALAR
 from ..tape.places import caller_place, name_of
 from ..tape.watch import Exposure, exposed_since, owner_of
 from .adjoint import pulled
-from .hooks import as_tensor, replaced, run_hooks, through_hooks
+from .hooks import accumulate, as_tensor, replaced, run_hooks, through_hooks
 from .instruction import Instruction, retire, second_backward_error
 
 #: So many leaves of a store are looked at one by one.
@@ -43,10 +43,11 @@ class BackwardResult:
         self.requested = {}  # id(tensor) -> value
         self.retained = []  # (weak reference, value)
 
-    def retained_alive(self):
-        """Tensors that called ``retain_grad``, with their gradients."""
-        pairs = ((reference(), value) for reference, value in self.retained)
-        return [(tensor, value) for tensor, value in pairs if tensor is not None]
+    def accumulate_retained(self):
+        """Give tensors that called ``retain_grad`` their gradients."""
+        for reference, value in self.retained:
+            if (tensor := reference()) is not None:
+                accumulate(tensor, value)
 
 
 def sweep_back(roots, seeds, retain, wanted, allow_unused=True):
@@ -91,9 +92,7 @@ def passes_over(kinds, roots, seeds, wanted, allow_unused, *how):
     for store in stores:
         store.pinned += 1
     try:
-        passes = [
-            kinds[store.trace is not None](store, [(t._i, s) for t, s in interior if t._t is store], wanted) for store in stores
-        ]
+        passes = [kinds[store.trace is not None](store, [(t._i, s) for t, s in interior if t._t is store], wanted) for store in stores]
         for one in passes:
             one.check()
         missing = set() if wanted is None else {id(t) for t in wanted} - set(result.requested)
@@ -177,10 +176,9 @@ def refuse_unused(wanted, missing):
         if id(t) in missing:
             name = name_of(t)
             raise GradientError(
-                f"One of the differentiated Tensors appears to not have been used in the graph: input {k}"
-                f"{f' ({name!r})' if name else ''}, of shape {tuple(t.shape)}. Set allow_unused=True if this is the "
-                "desired behavior (its gradient is then None); a .detach() or no_grad() between it and the outputs "
-                "also has this effect"
+                "One of the differentiated Tensors appears to not have been used in the graph: input "
+                f"{k}{f' ({name!r})' if name else ''}, of shape {tuple(t.shape)}. Set allow_unused=True if this is the desired "
+                "behavior (its gradient is then None); a .detach() or no_grad() between it and the outputs also has this effect"
             )
 
 
@@ -225,9 +223,7 @@ class Pass:
             # A pass that is recorded can be: `autograd.passes.TracedPass`.
             store.trace.cannot = "it runs a backward pass of its own"
             raise GradientError("a backward pass inside a function that is being recorded")
-        self.store = store
-        self.roots = roots
-        self.high = max([slot for slot, _ in roots])
+        self.store, self.roots, self.high = store, roots, max([slot for slot, _ in roots])
         self.marks, self.count, self.low, self.cleared = walks.native.ancestors(store, [slot for slot, _ in roots])
         self.leaves = _marked_leaves(store, self.marks)
         self.wanted = {slot: tensors for slot, tensors in wanted_of(store, wanted, self.high).items() if self.marks[slot]}

@@ -91,17 +91,14 @@ def _layers(boxes):
     return layers
 
 
-def _middle(box, others):
-    return sum(b.x for b in others) / len(others) if others else box.x
-
-
 def _arrange(layers):
     """Order and positions within the layers: each box goes near the middle of its neighbours above, below, and in the end of both."""
     for iteration in range(ORDERING + PLACING):
         down, both = iteration % 2 == 0, iteration >= ORDERING
         for layer in layers if down else reversed(layers):
             for box in layer:
-                box.x = _middle(box, [*box.above, *box.below] if both else box.above if down else box.below)
+                others = [*box.above, *box.below] if both else box.above if down else box.below
+                box.x = sum(b.x for b in others) / len(others) if others else box.x
             layer.sort(key=lambda b: b.x)
             _apart(layer)
 

@@ -41,6 +41,18 @@ def tensors_of(tensors, what):
     return tensors
 
 
+def _wanted(inputs):
+    """Tensors that all require a gradient."""
+    wanted = tensors_of(inputs, "inputs")
+    for k, t in enumerate(wanted):
+        if not t.requires_grad:
+            name = name_of(t)
+            raise GradientError(
+                f"input {k}{f' ({name!r})' if name else ''} does not require grad; make it with requires_grad=True before computing the outputs"
+            )
+    return wanted
+
+
 def _listed(grads):
     return (grads,) if isinstance(grads, (Differentiable, ComplexTensor, np.ndarray, float, int, complex)) else tuple(grads or ())
 
@@ -51,8 +63,7 @@ def _differentiated(grads):
 
 
 def _swept(roots, seeds, wanted, retain_graph, create_graph, recorded, allow_unused):
-    found = sweep_behind(roots, seeds, wanted, allow_unused) if create_graph else None
-    if found is not None:
+    if create_graph and (found := sweep_behind(roots, seeds, wanted, allow_unused)) is not None:
         return found
     if recorded:
         return sweep_recorded(roots, seeds, wanted, allow_unused, of_seeds=not create_graph)
@@ -82,9 +93,8 @@ def seeds_of(outputs, grads, what, recorded=False):
                 continue
             if output.size != 1:
                 raise NonScalarOutputError(
-                    "grad can be implicitly created only for scalar outputs; this output has shape "
-                    f"{tuple(output.shape)}. Either reduce it first (.sum() or .mean()), or pass a seed of that "
-                    "shape: .backward(np.ones_like(y.detach()))"
+                    f"grad can be implicitly created only for scalar outputs; this output has shape {tuple(output.shape)}. Either "
+                    "reduce it first (.sum() or .mean()), or pass a seed of that shape: .backward(np.ones_like(y.detach()))"
                 )
             seed = np.ones(output.shape, output.dtype)
         else:
@@ -153,21 +163,11 @@ def backward(
     if recorded > create_graph and (trace := nested.current_trace()) is not None:
         raise refuse_accumulating(trace)
     seeds = seeds_of(roots, grad_tensors, "grad_tensors", recorded)
-    wanted = None if inputs is None else tensors_of([p for t in _listed(inputs) for p in split(t) or (t,)], "inputs")
-    if wanted is not None:
-        for k, t in enumerate(wanted):
-            if not t.requires_grad:
-                raise GradientError(f"inputs[{k}] does not require grad")
+    wanted = None if inputs is None else _wanted([p for t in _listed(inputs) for p in split(t) or (t,)])
     result = _swept(roots, seeds, wanted, retain_graph, create_graph, recorded, True)
-    if wanted is None:
-        for leaf, value in result.leaves:
-            accumulate(leaf, value)
-    else:
-        for t in wanted:
-            if id(t) in result.requested:
-                accumulate(t, result.requested[id(t)])
-    for t, value in result.retained_alive():
+    for t, value in result.leaves if wanted is None else [(t, result.requested[id(t)]) for t in wanted if id(t) in result.requested]:
         accumulate(t, value)
+    result.accumulate_retained()
 
 
 @overload
@@ -224,19 +224,11 @@ def grad(
     if is_grads_batched:
         return _batched(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused)
     roots = tensors_of(outputs, "outputs")
-    wanted = tensors_of(inputs, "inputs")
-    for k, t in enumerate(wanted):
-        if not t.requires_grad:
-            name = name_of(t)
-            raise GradientError(
-                f"input {k}{f' ({name!r})' if name else ''} does not require grad; make it with requires_grad=True "
-                "before computing the outputs"
-            )
+    wanted = _wanted(inputs)
     recorded = create_graph or _differentiated(grad_outputs)
     seeds = seeds_of(roots, grad_outputs, "grad_outputs", recorded)
     result = _swept(roots, seeds, wanted, retain_graph, create_graph, recorded, allow_unused)
-    for t, value in result.retained_alive():
-        accumulate(t, value)
+    result.accumulate_retained()
     return tuple(as_tensor(result.requested[id(t)]) if id(t) in result.requested else None for t in wanted)
 
 
@@ -322,9 +314,7 @@ def jvp(outputs: Any, inputs: Any, tangents: Any) -> Any:
     seeds = seeds_of(wanted, tangents, "tangents")
     for k, t in enumerate(roots):
         if not t.requires_grad:
-            raise GradientError(
-                f"output {k} (shape {tuple(t.shape)}) does not require grad: nothing it was computed from is on a tape"
-            )
+            raise GradientError(f"output {k} (shape {tuple(t.shape)}) does not require grad: nothing it was computed from is on a tape")
     # An input that is itself computed counts as a leaf: nothing comes up from below it.
     found = nested.carried(wanted, roots, [np.asarray(seed)[None] for seed in seeds], lambda stretch, order, known: push(stretch, order, known, 1), plain=True)
     return tuple(as_tensor(np.zeros(t.shape, t.dtype) if part is None else np.reshape(part, t.shape) + 0.0) for t, part in zip(roots, found))

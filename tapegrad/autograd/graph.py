@@ -58,9 +58,7 @@ class Node:
     """
 
     def __init__(self, store, slot, name):
-        self._store = store
-        self._slot = slot
-        self._name = name
+        self._store, self._slot, self._name = store, slot, name
 
     def name(self):
         """The node's name, as PyTorch prints it."""
@@ -88,10 +86,8 @@ class Node:
     @property
     def next_functions(self):
         """Pairs (node, 0) of the operands; ``(None, 0)`` for a constant."""
-        nodes = []
         instruction = self._instruction()
-        for slot in instruction.operands:
-            nodes.append((node_at(self._store, slot), 0) if slot else (None, 0))
+        nodes = [(node_at(self._store, slot) if slot else None, 0) for slot in instruction.operands]
         if instruction.signature is None and len(instruction.operands) == 1 and instruction.row.arity == 2:
             nodes.append((None, 0))
         return tuple(nodes)

@@ -83,8 +83,7 @@ def register_hook(tensor, hook):
         raise GradientError("cannot register a hook on a tensor that doesn't require gradient")
     if tensor._t is None:
         extras = tensor._extras()
-        if extras.hooks is None:
-            extras.hooks = {}
+        extras.hooks = {} if extras.hooks is None else extras.hooks
         return RemovableHandle(extras.hooks, hook)
     store, slot = _interior_slot(tensor)
     return RemovableHandle(store.hooks.setdefault(slot, {}), hook)

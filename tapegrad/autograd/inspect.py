@@ -25,8 +25,7 @@ from .tangents import push
 
 def entries_of(store):
     """Leaves and instructions in order of slots."""
-    entries = (Instruction(store, slot) for slot in range(1, store.length))
-    return [i for i in entries if i.op != CONTINUES]
+    return [i for i in (Instruction(store, slot) for slot in range(1, store.length)) if i.op != CONTINUES]
 
 
 def _shape(instruction, leaves):
@@ -99,8 +98,7 @@ def _operands(instruction):
 def rows(store):
     """One row an instruction or leaf: slot, primitive, operands, shape, value, place."""
     lines = []
-    leaves = store.leaf_at()
-    primals = values(store)
+    leaves, primals = store.leaf_at(), values(store)
     for instruction in entries_of(store):
         slot = instruction.slot
         name = "leaf" if instruction.is_leaf else "cleared" if instruction.row is None else instruction.row.name + " (cleared)" * instruction.cleared
@@ -113,8 +111,7 @@ def rows(store):
 def listing(store):
     """One instruction a line: number, primitive, operands, shape, value, place."""
     lines = rows(store)
-    head = ("slot", "primitive", "operands", "shape", "value", "recorded at")
-    return table(head, lines) if lines else "an empty tape"
+    return table(("slot", "primitive", "operands", "shape", "value", "recorded at"), lines) if lines else "an empty tape"
 
 
 def named_rows(store):
@@ -255,9 +252,7 @@ class Path(Sequence):
     """
 
     def __init__(self, slots, edges, names):
-        self.slots = tuple(slots)
-        self.edges = tuple(edges)
-        self._names = names
+        self.slots, self.edges, self._names = tuple(slots), tuple(edges), names
 
     @property
     def product(self):
@@ -293,11 +288,9 @@ def paths(store, y, x, limit=10_000):
         _refuse_cleared(instruction)
         if any(_shape(entries[s], leaves) != () for s in (slot, *instruction.operands) if s in on_the_way):
             raise ValueError(f"paths are listed for scalar instructions; %{slot} ({instruction.row.name}) has arrays")
-        partials = zip(instruction.operands, pulled(store, slot, np.asarray(1.0)))
-        return [(s, float(c)) for s, c in partials if s in on_the_way and c is not None]
+        return [(s, float(c)) for s, c in zip(instruction.operands, pulled(store, slot, np.asarray(1.0))) if s in on_the_way and c is not None]
 
-    result = []
-    stack = [((top,), ())] if top in on_the_way else []
+    result, stack = [], [((top,), ())] if top in on_the_way else []
     while stack:
         slots, partials = stack.pop()
         if slots[-1] == bottom:

@@ -16,10 +16,9 @@ from ..tape.layout import ARRAY_LEAF, ARRAY_RECORD, CLEARED, CONTINUATION, CONTI
 from ..tape.store import CALL_ENDED, TapeStore
 
 SECOND_BACKWARD = (
-    "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
-    "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
-    "Specify retain_graph=True if you need to backward through the graph a second time or if you need to access "
-    "saved tensors after calling backward."
+    "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). "
+    "Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if "
+    "you need to backward through the graph a second time or if you need to access saved tensors after calling backward."
 )
 
 
@@ -47,14 +46,8 @@ class Instruction:
 
     def __init__(self, store, slot):
         op, a, b, _, self.value, self.constant = store.read(slot)
-        self.store = store
-        self.slot = slot
-        self.cleared = op >= CLEARED
-        self.op = op & ~CLEARED
-        self.integer = store.read(slot, ARRAY_RECORD)[-1]
-        self.signature = None
-        self.row = None
-        self.operands = (a, b)
+        self.store, self.slot, self.cleared, self.op = store, slot, op >= CLEARED, op & ~CLEARED
+        self.integer, self.signature, self.row = store.read(slot, ARRAY_RECORD)[-1], None, None
         if self.op == 0 or self.op in (SCALAR_LEAF, ARRAY_LEAF, CONTINUES, TRACED):
             self.operands = ()
         elif self.op < FIRST_ARRAY:
@@ -65,12 +58,11 @@ class Instruction:
         else:
             self.signature = Signature.ALL[self.op - FIRST_ARRAY]
             self.row = self.signature.row
-            count = len(self.signature.slots)
-            rest = []
+            operands, count = [a, b], len(self.signature.slots)
             for k in range(0, max(0, count - 2), 4):
                 _, c, d, _, e, f = store.read(slot - 1 - k // 4, CONTINUATION)
-                rest += [c, d, e, f]
-            self.operands = (a, b, *rest)[:count]
+                operands += [c, d, e, f]
+            self.operands = tuple(operands[:count])
 
     @property
     def is_leaf(self):

@@ -20,7 +20,7 @@ from ..array.dual import Dual, made, running, zeros_of
 from ..array.inplace import argument_changed, restore
 from ..array.leaving import clarify
 from ..array.objects import operand
-from ..array.record import apply, nesting_error, normalise, plain, tracked, with_room
+from ..array.record import apply, normalise, plain, tracked, with_room
 from ..array.tensor import Tensor, tensor
 from ..common.errors import DtypeError, TapeMismatchError
 from ..common.registry import registry
@@ -74,20 +74,19 @@ def is_nested(args, kwargs):
     return any(map(tracked, flatten((args, kwargs))[0]))
 
 
-def beside(ordinary, recorded, *arguments, kept=()):
+def beside(ordinary, recorded, *arguments):
     """What `ordinary`, a call by a recording of its own, makes of `arguments`; `recorded`, if the function uses numbers on a tape outside.
 
-    Such a number is found out when the function has used it: the function is called a second time then, on arrays that hold what they
-    did (`kept`, as of `inplace.unshared`); or never, if `recorded` is None.
+    Such a number is found out when the function has used it: the function is called a second time then; or never, if `recorded` is None.
     """
     try:
         return ordinary(*arguments)
     except TapeMismatchError:
-        return once_more(recorded, *arguments, kept=kept)
+        return once_more(recorded, *arguments)
 
 
 def once_more(recorded, *arguments, kept=()):
-    """The second call of `beside`, where the first has raised the error that is being handled."""
+    """The second call of `beside`, where the first has raised the error that is being handled, on arrays that hold what they did (`kept`)."""
     if recorded is None:
         raise
     restore(kept)
@@ -243,11 +242,6 @@ class TensorWalk:
         walk.results, walk.structure = results, together(self.structures)
         return walk
 
-    def refuse_duals(self):
-        """Refuse dual numbers that the function has from elsewhere than its arguments."""
-        if any(result.__class__ is Dual for result in self.results):
-            raise nesting_error("a dual number that the function uses without having it as an argument")
-
     # -- reverse mode ---------------------------------------------------------------
     def pull(self, seeds, lanes=None):
         """As of an `Evaluation`."""
@@ -332,12 +326,8 @@ class TensorWalk:
         """Whether nothing was used but constants: no tensor of the derivative outside, no other tensor on a tape."""
         if any(isinstance(p, Tensor) and tracked(p) for x in self.variables for p in parts_of(x)[1:]):
             return False
-        bases = self.bases
-        own = {id(b) for b in bases}
-        store, start = self.store, self.start
-        if store.forward is not None or store.retired is not None or any(
-            b._t is not None and b._t is not store for b in bases
-        ):
+        own, store, start = {id(b) for b in self.bases}, self.store, self.start
+        if store.forward is not None or store.retired is not None or any(b._t is not None and b._t is not store for b in self.bases):
             return False
         returned = [p for result in self.results for p in parts_of(result) if isinstance(p, Tensor)]
         if any(p._t is not None and (p._t is not store or p._i < start) for p in returned):

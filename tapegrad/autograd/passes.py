@@ -87,11 +87,31 @@ def values_of(store):
         raise GradientError("a derivative inside a function that is being recorded") from None
 
 
-class _StorePass:
-    """What passes over both kinds of store have in common: `store`, `roots`, `high`, `wanted` (slot -> tensors)."""
+class TracedPass:
+    """A recorded pass over the tape of a functional recording.  `wanted`: slot -> tensors."""
 
     #: Whether what is on the tape is read as constants.
     plain = False
+
+    def __init__(self, store, roots, wanted):
+        self.store, self.roots = store, roots
+        self.high = max(slot for slot, _ in roots)
+        if wanted is None:
+            raise refuse_accumulating(store.trace)
+        self.wanted = wanted_of(store, wanted, self.high)
+        self._find(self.wanted)
+
+    def check(self):
+        """Nothing is ever cleared here, and every change in place is an instruction."""
+
+    def run(self, result, lanes=None):
+        def visit(slot, g):
+            for t in self.wanted.get(slot, ()):
+                merge(result.requested, t, g)
+            return g
+
+        with values_of(self.store):
+            self._walk(visit, lanes)
 
     def _find(self, bottoms):
         """Find what lies on the way from slots `bottoms` up to the roots."""
@@ -115,10 +135,10 @@ class _StorePass:
         return adjoints
 
 
-class RecordedPass(_StorePass, Pass):
+class RecordedPass(TracedPass, Pass):
     """A recorded pass over a define-by-run store."""
 
-    recorded = True
+    recorded, check = True, Pass.check
 
     def __init__(self, store, roots, wanted):
         Pass.__init__(self, store, roots, wanted)
@@ -126,8 +146,6 @@ class RecordedPass(_StorePass, Pass):
         self._find(self.leaf_slots if wanted is None else self.wanted)
 
     def run(self, result, lanes=None):
-        if not self.order:
-            return
         store = self.store
         leaves = {slot: reference() for slot, reference, _ in self.leaves}
 
@@ -147,30 +165,3 @@ class _OfSeeds(RecordedPass):
     """A pass that gives constants, but for its seeds."""
 
     plain = True
-
-
-class TracedPass(_StorePass):
-    """A recorded pass over the tape of a functional recording."""
-
-    def __init__(self, store, roots, wanted):
-        self.store, self.roots = store, roots
-        self.high = max(slot for slot, _ in roots)
-        if wanted is None:
-            raise refuse_accumulating(store.trace)
-        self.wanted = wanted_of(store, wanted, self.high)
-        self._find(self.wanted)
-
-    def check(self):
-        """Nothing is ever cleared here, and every change in place is an instruction."""
-
-    def run(self, result, lanes=None):
-        if not self.order:
-            return
-
-        def visit(slot, g):
-            for t in self.wanted.get(slot, ()):
-                merge(result.requested, t, g)
-            return g
-
-        with values_of(self.store):
-            self._walk(visit, lanes)

@@ -11,6 +11,7 @@ functional recordings  array instructions are entries of the trace, which keeps
                        their values while they are needed (`Trace.keeping`).
 """
 
+from collections import namedtuple
 from functools import lru_cache
 
 import numpy as np
@@ -26,7 +27,7 @@ class ValuesNotKept(Exception):
     """A functional recording has no values of an array instruction whose derivative is wanted."""
 
 
-class Read:
+class Read(namedtuple("_Read", "row operands result fixed integer slots metas out")):
     """One instruction, ready for its rule.
 
     Attributes
@@ -46,12 +47,6 @@ class Read:
         Descriptions of all operands.
     out : Meta
     """
-
-    __slots__ = ("row", "operands", "result", "fixed", "integer", "slots", "metas", "out")
-
-    def __init__(self, row, operands, result, fixed, integer, slots, metas, out):
-        self.row, self.operands, self.result, self.fixed, self.integer = row, operands, result, fixed, integer
-        self.slots, self.metas, self.out = slots, metas, out
 
     @property
     def attrs(self):

@@ -111,8 +111,7 @@ def captured_message(leaf, function):
 def _closure(function):
     """Names and values of the variables that a function has from outside."""
     code = getattr(function, "__code__", None)
-    cells = zip(code.co_freevars, function.__closure__ or ()) if code is not None else ()
-    return [(name, cell.cell_contents) for name, cell in cells]
+    return [(name, cell.cell_contents) for name, cell in zip(code.co_freevars, function.__closure__ or ())] if code is not None else []
 
 
 def refuse_complex(structure):

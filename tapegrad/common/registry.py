@@ -33,7 +33,7 @@ OWNERS = {
     "walks": Owner("interpreter.walks", "Walks", "compiled code over memory: pack, saved, reclaim, let_go, native, digest; on_arrays"),
     "later": Owner("", "namespace", "advice, clearer, beside_table (pandas), behind (kernel), namespace (numpy), determined (fits), debug_nans, gradcheck"),
     "guard_message": Owner("transforms.compiled", "function (int, int) -> str", "the text of a GuardError raised in nopython code"),
-    "files": Owner("transforms.saving.save", "namespace", "save, to_bytes, from_bytes: finished tapes in files"),
+    "files": Owner("transforms.saving.save", "namespace", "write, to_bytes, from_bytes: finished tapes in files"),
 }
 
 

@@ -16,8 +16,6 @@ and while a function is differentiated what makes arrays of floats makes constan
 
 from typing import TYPE_CHECKING
 
-import numpy as _numpy
-
 from . import fft as fft
 from . import linalg as linalg
 from . import random as random
@@ -28,4 +26,4 @@ if TYPE_CHECKING:
 
 #: Of the array API standard, which `array.__array_namespace__` gives this module for.
 __array_api_version__ = "2024.12"
-__all__, __getattr__, __dir__ = namespace(__name__, _numpy)
+__all__, __getattr__, __dir__ = namespace(__name__)

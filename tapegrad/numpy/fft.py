@@ -2,11 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-import numpy as _numpy
-
 from .names import namespace
 
 if TYPE_CHECKING:
     from numpy.fft import *  # noqa: F403
 
-__all__, __getattr__, __dir__ = namespace(__name__, _numpy.fft)
+__all__, __getattr__, __dir__ = namespace(__name__)

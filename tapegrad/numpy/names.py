@@ -5,6 +5,7 @@ import sys
 import numpy as np
 
 from ..common.public import only_public
+from ..common.uninterrupted import imported
 from ..numpy_api.dispatch import taking_lists
 from . import makers
 
@@ -38,9 +39,9 @@ _MODULES = ("linalg", "fft", "random")
 _METHODS = ("reduce", "accumulate", "reduceat", "outer")
 
 
-def namespace(module, source):
-    """``__all__``, ``__getattr__`` and ``__dir__`` of a module here that stands for the module `source` of NumPy."""
-    here = vars(sys.modules[module])
+def namespace(module):
+    """``__all__``, ``__getattr__`` and ``__dir__`` of a module here that stands for the module of NumPy of that name."""
+    here, source = vars(sys.modules[module]), imported(module.partition(".")[2])
 
     def get(name):
         if name.startswith("__") and name not in source.__all__:

@@ -2,11 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-import numpy as _numpy
-
 from .names import namespace
 
 if TYPE_CHECKING:
     from numpy.random import *  # noqa: F403
 
-__all__, __getattr__, __dir__ = namespace(__name__, _numpy.random)
+__all__, __getattr__, __dir__ = namespace(__name__)

@@ -6,4 +6,4 @@ Imports: common, rules, tape, interpreter, array.
 `refused` says what is not offered and why.  Importing this package registers everything.
 """
 
-from . import complex, dispatch, elementwise, fourier, grouping, linalg, methods, own_code, products, reductions, selecting, shaping  # noqa: F401  # noqa: F401
+from . import complex, dispatch, fourier, linalg, methods, own_code, products, reductions, selecting, shaping  # noqa: F401  # noqa: F401

@@ -7,31 +7,17 @@ are those of the complex one, block by block.  Determinants and eigenvalues have
 """
 
 import math
-import operator
 from functools import cache, partial, reduce
 from itertools import product
 
 import numpy as np
 
-from ..array.complex import (
-    FUNCTIONS as COMPLEX,
-)
-from ..array.complex import (
-    MULTIPLY,
-    UFUNCS,
-    ComplexTensor,
-    bilinear,
-    called,
-    conjugate,
-    is_complex,
-    lifted,
-    parts_of,
-    whole_power,
-)
+from ..array.complex import FUNCTIONS as COMPLEX
+from ..array.complex import MULTIPLY, UFUNCS, ComplexTensor, bilinear, called, conjugate, is_complex, lifted, parts_of, whole_power
 from ..array.record import apply, record_aux
 from ..common.registry import attach
 from ..rules.complex import as_complex
-from .dispatch import FUNCTIONS, implements, parameters
+from .dispatch import FUNCTIONS, implements, of_numpy, parameters
 from .linalg import EighResult, SlogdetResult, SVDResult
 
 _EigResult = type(np.linalg.eig(np.eye(1)))
@@ -46,10 +32,6 @@ LINEAR = {
 }  # fmt: skip
 #: Those that are linear in each of two operands; of the others in the conjugate of one.
 _PRODUCTS = "dot matmul inner outer tensordot kron cross convolve linalg.outer linalg.matmul linalg.tensordot linalg.cross"
-
-
-def _of_numpy(name):
-    return operator.attrgetter(name)(np)
 
 
 def _half(thing, which):
@@ -83,8 +65,8 @@ def _linear(function, places):
     return call
 
 
-COMPLEX |= {_of_numpy(name): _linear(_of_numpy(name), places) for places, names in LINEAR.items() for name in names.split()}
-COMPLEX |= {_of_numpy(name): bilinear(_of_numpy(name)) for name in _PRODUCTS.split()}
+COMPLEX |= {function: _linear(function, places) for places, names in LINEAR.items() for function in of_numpy(names)}
+COMPLEX |= {function: bilinear(function) for function in of_numpy(_PRODUCTS)}
 
 
 def complex_rule(*functions):
@@ -153,17 +135,13 @@ def _polyval(p, x):
     return reduce(lambda total, c: total * x + c, [lifted(p)[k] for k in range(np.shape(p)[0])], ComplexTensor(np.zeros(np.shape(x))))
 
 
-@complex_rule(np.isclose)
-def _isclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
-    return np.abs(lifted(a) - b) <= atol + rtol * np.abs(lifted(b))
-
-
 COMPLEX |= {
     np.vdot: lambda a, b: np.dot(np.ravel(conjugate(a)), np.ravel(lifted(b))), np.linalg.multi_dot: lambda arrays: reduce(np.dot, map(lifted, arrays)),
     np.correlate: lambda a, v, mode="valid": np.convolve(lifted(a), conjugate(lifted(v)[::-1]), mode),
     np.var: lambda a, *args, **options: np.var(lifted(a).real, *args, **options) + np.var(lifted(a).imag, *args, **options),
     np.real: lambda val: lifted(val).real, np.imag: lambda val: lifted(val).imag,
-    np.allclose: lambda *args, **options: bool(np.all(_isclose(*args, **options))),
+    np.isclose: lambda a, b, rtol=1e-05, atol=1e-08, equal_nan=False: np.abs(lifted(a) - b) <= atol + rtol * np.abs(lifted(b)),
+    np.allclose: lambda *args, **options: bool(np.all(COMPLEX[np.isclose](*args, **options))),
     np.array_equal: lambda a1, a2: np.shape(a1) == np.shape(a2) and bool(np.all(np.equal(lifted(a1), a2))),
     np.shape: lambda a: a.shape, np.ndim: lambda a: a.ndim, np.size: lambda a: a.size, np.real_if_close: lambda a, tol=100: a,
     np.iscomplexobj: lambda x: True, np.isrealobj: lambda x: False,
@@ -245,16 +223,14 @@ def _solve(a, b):
     return of_blocks(np.linalg.solve(blocks(a), blocks(b)))
 
 
-@complex_rule(np.linalg.det)
-def _det(a):
-    return _of_stacked("complex_det", a)
+COMPLEX[np.linalg.det] = partial(_of_stacked, "complex_det")
 
 
 @complex_rule(np.linalg.slogdet)
 def _slogdet(a):
     z = lifted(a)
     size = 0.5 * np.linalg.slogdet(blocks(z))[1]
-    det = _det(z * np.exp(size * (-1.0 / max(z.shape[-1], 1)))[..., None, None])
+    det = _of_stacked("complex_det", z * np.exp(size * (-1.0 / max(z.shape[-1], 1)))[..., None, None])
     return SlogdetResult(det / np.abs(det), size)
 
 

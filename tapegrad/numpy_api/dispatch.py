@@ -30,7 +30,7 @@ from ..array.whole import IntTensor, by_numpy, is_whole
 from ..common.errors import ComplexOperandError, UnsupportedFunctionError
 from ..common.observers import LISTENERS, notify
 from ..common.registry import attach, registry
-from ..common.tree import is_table, parts_of
+from ..common.tree import flatten, is_table, parts_of, unflatten
 from ..interpreter.fields import array_ufunc, share
 from ..rules import BY_FUNCTION, BY_NAME
 from ..rules.special import SCIPY_UFUNCS
@@ -98,9 +98,14 @@ def _stacked(argument, name):
 CODE = taking_lists(np.positive).__code__
 
 
+def of_numpy(names):
+    """NumPy's functions of these names, a text."""
+    return [attrgetter(name)(np) for name in names.split()]
+
+
 #: ufuncs whose results carry no derivative; they give plain values.
 VALUES = {function for name in WITHOUT_DERIVATIVE if isinstance(function := attrgetter(name.partition(".")[2])(np), np.ufunc)}
-#: (ufunc, name of a method) -> what stands for it on tensors; `grouping` and `reductions` fill it.
+#: (ufunc, name of a method) -> what stands for it on tensors; `reductions` fills it.
 METHODS = {}
 #: ufuncs served by a function of ours, not by the row that stands for them (or by several).
 DIRECT = {np.power: F.power, np.positive: F.clone}
@@ -121,7 +126,7 @@ def name_of(function):
 def refuse(function, why=""):
     """The error for a NumPy function without a rule, with the reason if `tapegrad.numpy_api.refused` knows one."""
     name = name_of(function)
-    reason = REFUSED.get(name, "") if not why else ""
+    reason = "" if why else REFUSED.get(name, "")
     return UnsupportedFunctionError(
         f"{name} has no derivative rule in tapegrad{why}{': ' * bool(reason)}{reason}. Use supported functions "
         "(tapegrad.rules.ROWS lists them), or leave the tape on purpose with .detach().numpy()"
@@ -179,9 +184,8 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
         if LISTENERS:
             notify(f"comparison ({ufunc.__name__})", *inputs)
         return record_nondiff(ufunc, inputs, computed(ufunc, values_of(inputs, False), inputs))
-    direct = DIRECT.get(ufunc)
-    if direct is not None:
-        return direct(*inputs)
+    if ufunc in DIRECT:
+        return DIRECT[ufunc](*inputs)
     if row is None:
         raise refuse(ufunc)
     return apply(row, inputs)
@@ -250,13 +254,10 @@ NO_VALUE = inspect.signature(np.mean).parameters["keepdims"].default
 
 
 #: Functions that look at shapes, dtypes and memory only: their results are the same at every point of a replay.
-_ABOUT_SHAPES = {
-    getattr(np, name)
-    for name in (
-        "shape ndim size can_cast common_type diag_indices_from iscomplexobj isrealobj may_share_memory result_type "
-        "shares_memory tril_indices_from triu_indices_from empty_like zeros_like ones_like einsum_path"
-    ).split()
-}  # fmt: skip
+_ABOUT_SHAPES = {*of_numpy(
+    "shape ndim size can_cast common_type diag_indices_from iscomplexobj isrealobj may_share_memory result_type "
+    "shares_memory tril_indices_from triu_indices_from empty_like zeros_like ones_like einsum_path"
+)}  # fmt: skip
 
 
 def plain_function(function):
@@ -270,7 +271,9 @@ def plain_function(function):
             lambda *args: function(*args, **{k: values_of(v, False) for k, v in kwargs.items()}), values_of(args, False), operands
         )
         trace = trace_of(operands)
-        return _wrap(result) if trace is None or function in _ABOUT_SHAPES else trace.host(function, args, kwargs, result)
+        if trace is None or function in _ABOUT_SHAPES:
+            return plain(normalise(result)) if isinstance(result, np.ndarray) else result
+        return trace.host(function, args, kwargs, result)
 
     return call
 
@@ -284,14 +287,9 @@ def values_of(thing, constant=True):
     return thing
 
 
-def _wrap(thing):
-    return plain(normalise(thing)) if isinstance(thing, np.ndarray) else thing
-
-
 def only_defaults(function, **arguments):
     """Refuse the arguments that are not None."""
-    named = [k for k, v in arguments.items() if v is not None]
-    if named:
+    if named := [k for k, v in arguments.items() if v is not None]:
         raise refuse(function, f" with the argument {', '.join(named)}=")
 
 
@@ -299,10 +297,8 @@ def _clip(a, a_min=NO_VALUE, a_max=NO_VALUE, *, min=NO_VALUE, max=NO_VALUE):
     if is_table(a):
         # NumPy calls the method of a Series.
         a = registry.later.beside_table(np.add, a, 0.0)
-    low = a_min if a_min is not NO_VALUE else min
-    high = a_max if a_max is not NO_VALUE else max
-    clip = np.clip if hasattr(a, "_places") else F.clip
-    return clip(a, None if low is NO_VALUE else low, None if high is NO_VALUE else high)
+    ends = [one if one is not NO_VALUE else None if other is NO_VALUE else other for one, other in ((a_min, min), (a_max, max))]
+    return (np.clip if hasattr(a, "_places") else F.clip)(a, *ends)
 
 
 #: NumPy's functions that are no ufuncs -> what stands for them on tensors, without ``out=``; the other modules of this package add theirs.
@@ -334,11 +330,8 @@ def _where_tracked(function, ours):
     def call(*args, **kwargs):
         if any_tracked((args, kwargs)):
             return ours(*args, **kwargs)
-        result = function(*values_of(args), **{name: values_of(value) for name, value in kwargs.items()})
-        if not isinstance(result, tuple):
-            return F.lift(np.asarray(result))
-        parts = map(F.lift, result)
-        return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
+        leaves, structure = flatten(function(*values_of(args), **{name: values_of(value) for name, value in kwargs.items()}))
+        return unflatten(structure, [F.lift(np.asarray(leaf)) for leaf in leaves])
 
     return call
 
@@ -391,15 +384,12 @@ def _with_joined(thing):
 
 
 #: Functions that do with integers what they do with floats: rows of the table, views, and what looks at shapes only.
-_AS_TENSORS = _ABOUT_SHAPES | {
-    getattr(np, name)
-    for name in (
-        "reshape ravel transpose swapaxes matrix_transpose moveaxis rollaxis squeeze expand_dims atleast_1d atleast_2d atleast_3d "
-        "broadcast_to broadcast_arrays concatenate stack vstack hstack dstack column_stack split array_split hsplit vsplit dsplit "
-        "unstack diagonal flip fliplr flipud take take_along_axis where nonzero flatnonzero argwhere sum copy "
-        "copyto put place putmask put_along_axis fill_diagonal"
-    ).split()
-}  # fmt: skip
+_AS_TENSORS = _ABOUT_SHAPES.union(of_numpy(
+    "reshape ravel transpose swapaxes matrix_transpose moveaxis rollaxis squeeze expand_dims atleast_1d atleast_2d atleast_3d "
+    "broadcast_to broadcast_arrays concatenate stack vstack hstack dstack column_stack split array_split hsplit vsplit dsplit "
+    "unstack diagonal flip fliplr flipud take take_along_axis where nonzero flatnonzero argwhere sum copy "
+    "copyto put place putmask put_along_axis fill_diagonal"
+))  # fmt: skip
 
 
 def _ufunc_on_integers(self, ufunc, method, *inputs, **kwargs):

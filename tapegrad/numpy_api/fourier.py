@@ -2,6 +2,7 @@
 
 import math
 import operator
+from functools import partial
 
 import numpy as np
 
@@ -92,55 +93,45 @@ def _axes_of(x, s, axes):
     return s, axes
 
 
-def _one(forward):
-    def transform(a, n=None, axis=-1, norm=None):
-        return _complex_transform(_fitted(_tensor(a), n, axis), (axis,), forward, norm)
-
-    return transform
-
-
-def _several(forward, default=None):
-    def transform(a, s=None, axes=default, norm=None):
-        x = _tensor(a)
-        s, axes = _axes_of(x, s, axes)
-        for n, axis in zip(s, axes):
-            x = _fitted(x, n, axis)
-        if len({axis % x.ndim for axis in axes}) < len(axes):
-            for axis in reversed(axes):
-                x = _complex_transform(x, (axis,), forward, norm)
-            return x
-        return _complex_transform(x, axes, forward, norm) if axes else lifted(x)
-
-    return transform
+def _whole(forward, a, s=None, axes=None, norm=None):
+    x = _tensor(a)
+    s, axes = _axes_of(x, s, axes)
+    for n, axis in zip(s, axes):
+        x = _fitted(x, n, axis)
+    if len({axis % x.ndim for axis in axes}) < len(axes):
+        for axis in reversed(axes):
+            x = _complex_transform(x, (axis,), forward, norm)
+        return x
+    return _complex_transform(x, axes, forward, norm) if axes else lifted(x)
 
 
-def _half_several(default=None):
-    def transform(a, s=None, axes=default, norm=None):
-        x = _tensor(a)
-        s, axes = _axes_of(x, s, axes)
-        x = _half_transform(x, s[-1], axes[-1], norm)
-        return _several(True)(x, s[:-1], axes[:-1], norm)
-
-    return transform
+def _half(a, s=None, axes=None, norm=None):
+    x = _tensor(a)
+    s, axes = _axes_of(x, s, axes)
+    return _whole(True, _half_transform(x, s[-1], axes[-1], norm), s[:-1], axes[:-1], norm)
 
 
-def _signal_several(default=None):
-    def transform(a, s=None, axes=default, norm=None):
-        x = lifted(a)
-        s, axes = _axes_of(x, s, axes)
-        return _signal(_several(False)(x, s[:-1], axes[:-1], norm), s[-1], axes[-1], norm)
-
-    return transform
+def _real(a, s=None, axes=None, norm=None):
+    x = lifted(a)
+    s, axes = _axes_of(x, s, axes)
+    return _signal(_whole(False, x, s[:-1], axes[:-1], norm), s[-1], axes[-1], norm)
 
 
+def _in_plane(transform):
+    return lambda a, s=None, axes=(-2, -1), norm=None: transform(a, s, axes, norm)
+
+
+def _in_line(transform):
+    return lambda a, n=None, axis=-1, norm=None: transform(a, None if n is None else (n,), (axis,), norm)
+
+
+_OF_SEVERAL = {"fft": partial(_whole, True), "ifft": partial(_whole, False), "rfft": _half, "irfft": _real}
 #: The functions of ``np.fft`` by name; those of ``scipy.fft`` are the same.
 TRANSFORMS = {
-    "fft": _one(True), "ifft": _one(False), "fft2": _several(True, (-2, -1)), "ifft2": _several(False, (-2, -1)), "fftn": _several(True),
-    "ifftn": _several(False), "rfft": lambda a, n=None, axis=-1, norm=None: _half_transform(_tensor(a), n, axis, norm),
-    "irfft": lambda a, n=None, axis=-1, norm=None: _signal(a, n, axis, norm), "rfft2": _half_several((-2, -1)), "irfft2": _signal_several((-2, -1)),
-    "rfftn": _half_several(), "irfftn": _signal_several(),
-    "hfft": lambda a, n=None, axis=-1, norm=None: _signal(conjugate(a), n, axis, _OTHER[norm]),
-    "ihfft": lambda a, n=None, axis=-1, norm=None: conjugate(_half_transform(_tensor(a), n, axis, _OTHER[norm])),
+    name + suffix: how(transform) for suffix, how in (("", _in_line), ("2", _in_plane), ("n", lambda f: f)) for name, transform in _OF_SEVERAL.items()
+} | {
+    "hfft": lambda a, n=None, axis=-1, norm=None: TRANSFORMS["irfft"](conjugate(a), n, axis, _OTHER[norm]),
+    "ihfft": lambda a, n=None, axis=-1, norm=None: conjugate(TRANSFORMS["rfft"](a, n, axis, _OTHER[norm])),
 }  # fmt: skip
 
 

@@ -19,9 +19,7 @@ from ..common.registry import attach
 from ..rules import BY_FUNCTION
 from .dispatch import DIRECT, VALUES
 
-_SAME = (
-    "all any argmax argmin argpartition argsort choose conj conjugate cumprod nonzero put searchsorted"
-).split()
+_SAME = "all any argmax argmin argpartition argsort choose conj conjugate cumprod nonzero put searchsorted".split()
 
 
 def method_of(name: str) -> Callable[..., Any]:

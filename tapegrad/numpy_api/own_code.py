@@ -17,7 +17,6 @@ import types
 import warnings
 from collections.abc import Hashable
 from functools import cache
-from operator import attrgetter
 from operator import index as as_index
 from threading import RLock
 
@@ -27,7 +26,7 @@ from ..array import functions as F
 from ..array.differentiable import Differentiable
 from ..array.objects import holds_tensors
 from ..array.record import guard_on, normalise, plain
-from .dispatch import FUNCTIONS, implements, refuse, values_of
+from .dispatch import FUNCTIONS, implements, of_numpy, refuse, values_of
 from .shaping import cast, rearranged
 
 
@@ -86,7 +85,7 @@ def _without(labels, x, result):
 
 
 _NAMES = """
-linalg.outer linalg.tensordot tensordot kron polyfit vander diff ediff1d gradient cov linalg.multi_dot linalg.matrix_power
+average linalg.outer linalg.tensordot tensordot kron polyfit vander diff ediff1d gradient cov linalg.multi_dot linalg.matrix_power
 linalg.tensorinv linalg.cond linalg.cross logspace ptp trapezoid cumulative_sum cumulative_prod nancumsum nancumprod
 rollaxis ix_ vstack hstack dstack column_stack append hsplit vsplit dsplit unstack
 fliplr flipud rot90 resize fft.fftshift fft.ifftshift trim_zeros apply_along_axis apply_over_axes
@@ -212,7 +211,7 @@ def own_code(function):
     return private_code(function._implementation)
 
 
-for _function in [attrgetter(name)(np) for name in _NAMES.split()]:
+for _function in of_numpy(_NAMES):
     FUNCTIONS[_function] = lambda *args, function=_function, **kwargs: own_code(function)(*args, **kwargs)
 
 

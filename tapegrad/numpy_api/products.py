@@ -1,20 +1,20 @@
-"""NumPy's products on tensors, composed of recorded functions.
+"""NumPy's products on tensors and functions element by element that are no rows, composed of recorded functions.
 
 Inner, outer, tensor and Kronecker products, convolutions, polynomials, finite
-differences, interpolation, covariances.  None of them has a rule of its own:
+differences, interpolation, covariances, roundings.  None of them has a rule of its own:
 each is written with products, sums and views that have.
 """
 
+from functools import reduce
 from operator import index as as_index
 
 import numpy as np
 
 from ..array import functions as F
 from ..array.differentiable import Differentiable
-from ..array.record import guard_on, record_aux, tracked
+from ..array.record import guard_on, plain, record_aux, tracked
 from ..common.host_functions import host_function
-from .dispatch import DIRECT, METHODS, implements, only_defaults, refuse, value_of
-from .elementwise import all_finite
+from .dispatch import DIRECT, FUNCTIONS, METHODS, implements, only_defaults, refuse, value_of
 from .own_code import own_code
 from .shaping import as_tensor
 
@@ -91,10 +91,8 @@ def _cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
 
 def _extended(x, before=0, after=0):
     """`x` with zeros before and after along its last axis."""
-    parts = [np.zeros((*x.shape[:-1], n), x.dtype) for n in (before, after)]
-    if not before + after:
-        return x
-    return F.concatenate([part for part in (parts[0], x, parts[1]) if part is x or part.size], -1)
+    parts = [np.zeros((*x.shape[:-1], before), x.dtype), x, np.zeros((*x.shape[:-1], after), x.dtype)]
+    return F.concatenate([part for part in parts if part is x or part.size], -1) if before + after else x
 
 
 # ---- convolutions --------------------------------------------------------------------
@@ -132,17 +130,14 @@ def _sequences(a, v, mode):
 @implements(np.convolve)
 def _convolve(a, v, mode="full"):
     a, v, mode = _sequences(a, v, mode)
-    if v.size > a.size:
-        a, v = v, a
-    return _correlated(a, F.flip(v), mode)
+    longer, other = (v, a) if v.size > a.size else (a, v)
+    return _correlated(longer, F.flip(other), mode)
 
 
 @implements(np.correlate)
 def _correlate(a, v, mode="valid"):
     a, v, mode = _sequences(a, v, mode)
-    if v.size > a.size:
-        return F.flip(_correlated(v, a, mode))
-    return _correlated(a, v, mode)
+    return F.flip(_correlated(v, a, mode)) if v.size > a.size else _correlated(a, v, mode)
 
 
 # ---- polynomials and interpolation ------------------------------------------------------
@@ -155,10 +150,7 @@ def _polyval(p, x):
     p, x = as_tensor(p), F.lift(x)
     if p.dtype.char == "d" and x.dtype.char == "f":
         x = F.astype(x, np.float64)
-    result = x * 0.0
-    for k in range(p.shape[0]):
-        result = result * x + p[k] if k else result + p[k]
-    return result
+    return reduce(lambda total, k: total * x + p[k], range(1, p.shape[0]), x * 0.0 + p[0] if len(p) else x * 0.0)
 
 
 @implements(np.interp)
@@ -209,4 +201,87 @@ def _picked(table, at):
     """The numbers of a table at positions, which change from replay to replay where a recording computes them."""
     return F.take(table, at) if isinstance(at, Differentiable) else table[at if np.ndim(at) else int(at)]
 
+
+# ---- element by element: ufuncs ----------------------------------------------------------------------------
+
+
+def float_power(x, y):
+    """``x ** y`` in float64."""
+    x, y = (F.astype(F.lift(v), np.float64) for v in (x, y))
+    return F.power(x, y)
+
+
+def modf(x):
+    """Fraction and integer part of x; the derivative of the integer part is 0."""
+    x = F.lift(x)
+    return F.fmod(F.where(record_aux(np.isinf, x), F.copysign(0.0, x), x), 1.0), F.trunc(x)
+
+
+@host_function
+def all_finite(x):
+    """Whether nothing in `x` is infinite or NaN."""
+    return np.isfinite(x).all()
+
+
+@host_function
+def _exponent(x):
+    return np.frexp(x)[1]
+
+
+def frexp(x):
+    """Mantissa, with its derivative, and the binary exponent, an array of integers."""
+    x = F.lift(x)
+    exponent = record_aux(_exponent(), x)
+    return F.ldexp(x, -exponent), exponent if isinstance(exponent, Differentiable) else plain(exponent)
+
+
+DIRECT |= {
+    np.float_power: float_power, np.ldexp: F.ldexp, np.modf: modf, np.frexp: frexp, np.conjugate: F.clone,
+    np.divmod: lambda x, y: (F.floor_divide(x, y), F.remainder(x, y)),
+}  # fmt: skip
+
+
+# ---- element by element: functions --------------------------------------------------------------------------
+
+
+def _round(a, decimals=0):
+    if not decimals:
+        return F.rint(a)
+    # As NumPy rounds; the derivative is 0.
+    scale = 10.0 ** abs(decimals)
+    return F.rint(a * scale) / scale if decimals > 0 else F.rint(a / scale) * scale
+
+
+FUNCTIONS |= {np.round: _round, np.around: _round, np.real: lambda val: val, np.imag: lambda val: plain(np.zeros(val.shape, val.dtype))}
+
+
+@implements(np.nan_to_num)
+def _nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
+    if not copy:
+        raise refuse(np.nan_to_num, " with copy=False, which writes into its argument")
+    if any(isinstance(v, Differentiable) for v in (nan, posinf, neginf)):
+        raise refuse(np.nan_to_num, " with tensors as replacements; use np.where")
+    x = F.lift(x)
+    replaced = record_aux(_numbers(nan, posinf, neginf), x)
+    return F.where(record_aux(np.isfinite, x), x, replaced)
+
+
+@host_function
+def _numbers(x, nan, posinf, neginf):
+    return np.asarray(np.nan_to_num(x, nan=nan, posinf=posinf, neginf=neginf))
+
+
+@host_function
+def _periods(p, discont, axis, period):
+    unwrapped = np.unwrap(p, discont, axis, period=period)
+    return np.where(unwrapped == p, 0.0, unwrapped - p)
+
+
+@implements(np.unwrap)
+def _unwrap(p, discont=None, axis=-1, *, period=2 * np.pi):
+    if isinstance(period, Differentiable) or isinstance(discont, Differentiable):
+        raise refuse(np.unwrap, " with tensors as period or discont")
+    p = F.lift(p)
+    # Whole periods are added: constants between jumps.
+    return p + record_aux(_periods(discont, axis, period), p)
 

@@ -14,9 +14,11 @@ import numpy as np
 
 from ..array import functions as F
 from ..array.differentiable import Differentiable
-from ..array.record import apply, guard_on, plain, record_aux
+from ..array.leaving import into_plain
+from ..array.record import apply, guard_on, record_aux
+from ..array.whole import IntTensor
 from ..common.host_functions import host_function
-from .dispatch import FUNCTIONS, METHODS, NO_VALUE, implements, only_defaults, refuse, value_of
+from .dispatch import FUNCTIONS, METHODS, NO_VALUE, any_tracked, implements, only_defaults, plain_function, refuse, values_of
 
 
 def _flag(keepdims):
@@ -91,22 +93,27 @@ def _reduction(function, ours, identity, combine):
 def _extremum(function, ours, identity, combine):
     def call(a, axis=None, keepdims=False, initial=NO_VALUE, where=NO_VALUE):
         x = _checked(function, a)
-        mask = _mask(where, x)
+        numbers, mask = _kept(function, x), _mask(where, x)
         has_initial = initial is not NO_VALUE and initial is not None
         if mask is not None and not has_initial:
             raise ValueError(f"np.{function.__name__} with where= needs initial= too, as in NumPy")
         if has_initial and _count(x, axis) == 0:
             shape = np.sum(np.empty(x.shape), axis=F.chosen_axes(x, axis, None), keepdims=_flag(keepdims)).shape
             return F.broadcast_to(F.lift(_initial(initial, x)), shape)
-        result = ours(_masked(x, mask, identity), axis=axis, keepdims=_flag(keepdims))
-        return combine(result, _initial(initial, x)) if has_initial else result
+        result = ours(_masked(_masked(x, numbers, identity), mask, identity), axis=axis, keepdims=_flag(keepdims))
+        if has_initial:
+            return combine(result, _initial(initial, x))
+        if numbers is not None and (empty := _count(x, axis, numbers) == 0).any():
+            warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=4)
+            result = F.where(empty.reshape(result.shape), np.asarray(nan, x.dtype), result)
+        return result
 
     return call
 
 
 for _sum, _prod in ((np.sum, np.prod), (np.nansum, np.nanprod)):
     FUNCTIONS[_sum], FUNCTIONS[_prod] = _reduction(_sum, F.sum, 0.0, operator.add), _reduction(_prod, F.prod, 1.0, operator.mul)
-for _max, _min in ((np.max, np.min), (np.amax, np.amin)):
+for _max, _min in ((np.max, np.min), (np.amax, np.amin), (np.nanmax, np.nanmin)):
     FUNCTIONS[_max] = _extremum(_max, F.max, -inf, F.maximum)
     FUNCTIONS[_min] = _extremum(_min, F.min, inf, F.minimum)
 for _ufunc, _function in ((np.add, np.sum), (np.multiply, np.prod), (np.maximum, np.max), (np.minimum, np.min)):
@@ -115,8 +122,7 @@ for _ufunc, _function in ((np.add, np.sum), (np.multiply, np.prod), (np.maximum,
 
 
 def _log_of_sum(array, axis=0, keepdims=False, **others):
-    if others:
-        raise refuse(np.logaddexp, f".reduce with {', '.join(others)}")
+    only_defaults(np.logaddexp, **others)
     return F.logsumexp(array, axis=axis, keepdims=keepdims)
 
 
@@ -153,10 +159,7 @@ def _mean(function):
 
 
 def _moment(function, ours, of):
-    def call(
-        a, axis=None, dtype=None, ddof=0, keepdims=False, *, where=NO_VALUE, mean=NO_VALUE,
-        correction=NO_VALUE,
-    ):  # fmt: skip
+    def call(a, axis=None, dtype=None, ddof=0, keepdims=False, *, where=NO_VALUE, mean=NO_VALUE, correction=NO_VALUE):
         x = _checked(function, a, dtype, mean=None if mean is NO_VALUE else mean)
         ddof = ddof if correction is NO_VALUE else correction
         mask = _kept(function, x, where)
@@ -168,56 +171,6 @@ def _moment(function, ours, of):
 FUNCTIONS[np.mean], FUNCTIONS[np.nanmean] = _mean(np.mean), _mean(np.nanmean)
 FUNCTIONS[np.var], FUNCTIONS[np.nanvar] = _moment(np.var, F.var, _var_of), _moment(np.nanvar, F.var, _var_of)
 FUNCTIONS[np.std], FUNCTIONS[np.nanstd] = _moment(np.std, F.std, _std_of), _moment(np.nanstd, F.std, _std_of)
-
-
-@host_function
-def _has_zero(x):
-    return np.any(x == 0)
-
-
-@implements(np.average)
-def _average(a, axis=None, weights=None, returned=False, *, keepdims=NO_VALUE):
-    x, keepdims = F.lift(a), _flag(keepdims)
-    if weights is None:
-        result = F.mean(x, axis=axis, keepdims=keepdims)
-        total = plain(np.full(result.shape, float(_count(x, axis)), x.dtype))
-        return (result, total) if returned else result
-    w = F.lift(weights)
-    if w.shape != x.shape:
-        if axis is None:
-            raise TypeError("the axis must be given when the shapes of a and weights differ")
-        axes = F.axis_tuple(axis, x.ndim)
-        if tuple(w.shape) != tuple(x.shape[k] for k in axes):
-            raise ValueError("the shape of weights must be that of a along the given axes")
-        w = F.transpose(w, tuple(np.argsort(axes).tolist())) if w.ndim > 1 else w
-        w = F.broadcast_to(F.reshape(w, tuple(n if k in axes else 1 for k, n in enumerate(x.shape))), x.shape)
-    total = F.sum(w, axis=axis, keepdims=keepdims)
-    if guard_on(_has_zero(), total):
-        raise ZeroDivisionError("the weights sum to zero and cannot be normalised")
-    result = F.sum(x * w, axis=axis, keepdims=keepdims) / total
-    return (result, total) if returned else result
-
-
-# ---- ignoring what is not a number -------------------------------------------------------
-
-
-def _nan_extremum(function, plain_one, identity):
-    def call(a, axis=None, keepdims=False, initial=NO_VALUE, where=NO_VALUE):
-        x = _checked(function, a)
-        mask = _kept(function, x)
-        result = FUNCTIONS[plain_one](_masked(x, mask, identity), axis, keepdims, initial, where)
-        if mask is not None and initial is NO_VALUE:
-            empty = _count(x, axis, mask) == 0
-            if empty.any():
-                warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=4)
-                result = F.where(empty.reshape(result.shape), np.asarray(nan, x.dtype), result)
-        return result
-
-    return call
-
-
-FUNCTIONS[np.nanmax] = _nan_extremum(np.nanmax, np.max, -inf)
-FUNCTIONS[np.nanmin] = _nan_extremum(np.nanmin, np.min, inf)
 
 
 # ---- scans ------------------------------------------------------------------------------
@@ -253,7 +206,7 @@ def _quantiles(function, x, q, axis, method, keepdims):
         raise refuse(function, f" with method={method!r}: the result jumps")
     if isinstance(q, Differentiable) and q.requires_grad and method in _NEIGHBOUR:
         raise refuse(function, f" in q with method={method!r}")
-    points = np.asarray(value_of(q), float)
+    points = np.asarray(values_of(q), float)
     if points.size and not (points.min() >= 0 and points.max() <= 1):
         raise ValueError("Quantiles must be in the range [0, 1]")
     axes = _axes(x, axis)
@@ -327,10 +280,7 @@ def _ranked(values, order, n, position):
 
 
 def _quantile(function, scale):
-    def call(
-        a, q, axis=None, overwrite_input=False, method="linear", keepdims=False, *, weights=None,
-        interpolation=None,
-    ):  # fmt: skip
+    def call(a, q, axis=None, overwrite_input=False, method="linear", keepdims=False, *, weights=None, interpolation=None):
         x = _checked(function, a, None, weights=weights, interpolation=interpolation)
         single = x.dtype != np.float64 and not isinstance(q, Differentiable)
         dtype = function(np.zeros(2, x.dtype), q).dtype if single else x.dtype
@@ -427,3 +377,68 @@ def _norm(x, ord=None, axis=None, keepdims=False):
         raise ValueError("Improper number of dimensions to norm.")
     return _matrix_norm(x, ord, axes, keepdims)
 
+
+# ---- sums by group and running extremes: what runs along an axis is a gather at positions that NumPy finds ----
+
+
+@implements(np.bincount)
+def _bincount(x, /, weights=None, minlength=0):
+    if not any_tracked(weights) or isinstance(weights, IntTensor):
+        return plain_function(np.bincount)(x, weights, minlength)
+    weights = F.lift(weights)
+    live = isinstance(x, IntTensor)
+    groups = np.asarray(values_of(x, not live))
+    # NumPy looks at the arguments.
+    count = len(np.bincount(groups, np.zeros(weights.shape), minlength))
+    if live and groups.size:
+        guard_on(np.max, x)
+    return F.segment_sum(F.astype(weights, np.float64), x if live else groups, count)
+
+
+def _at(ufunc, a, indices, b):
+    if not isinstance(a, Differentiable):
+        if any_tracked(b):
+            raise into_plain(f"np.{ufunc.__name__}.at", a)
+        ufunc.at(a, values_of(indices), values_of(b))
+        return
+    positions = np.arange(a.size).reshape(a.shape)[values_of(indices)]
+    change = _BY_GROUP[ufunc](F.ravel(F.broadcast_to(F.lift(b), np.shape(positions))), np.ravel(positions), a.size)
+    a[...] = ufunc(a, F.reshape(change, a.shape))
+
+
+@host_function
+def _running(values, axis, largest):
+    best = (np.maximum if largest else np.minimum).accumulate(values, axis)
+    order = np.arange(values.shape[axis]).reshape((-1,) + (1,) * (values.ndim - 1 - axis))
+    before = np.roll(best, 1, axis)
+    # The first element, and each that is another extreme than before; what is NaN stays NaN.
+    new = (order == 0) | (best != before) & ~(np.isnan(best) & np.isnan(before))
+    return F.along_axis(values.shape, axis)(np.maximum.accumulate(np.where(new, order, 0), axis))
+
+
+def _extremes(ufunc, array, axis=0):
+    array = F.lift(array)
+    return F.moved_by(array, _running(F.axis_index(axis, array.ndim), ufunc is np.maximum), array)
+
+
+def _reduceat(array, indices, axis=0):
+    moved = F.moveaxis(F.lift(array), axis, 0)
+    starts = np.asarray(values_of(indices))
+    # NumPy looks at the arguments.
+    np.add.reduceat(np.zeros(len(moved)), starts)
+    stops = [*starts[1:].tolist(), len(moved)]
+    lengths = [max(stop - start, 1) for start, stop in zip(starts.tolist(), stops)]
+    rows = np.concatenate([np.arange(start, start + n) for start, n in zip(starts.tolist(), lengths)] or [starts])
+    sums = F.segment_sum(moved[rows], np.repeat(np.arange(len(starts)), lengths), len(starts))
+    return F.moveaxis(sums, 0, axis)
+
+
+METHODS[np.add, "accumulate"] = lambda array, axis=0: F.cumsum(array, axis)
+METHODS[np.multiply, "accumulate"] = lambda array, axis=0: np.cumprod(array, axis)
+METHODS[np.add, "reduceat"] = _reduceat
+for _ufunc in (np.maximum, np.minimum):
+    METHODS[_ufunc, "accumulate"] = lambda *args, ufunc=_ufunc, **kwargs: _extremes(ufunc, *args, **kwargs)
+#: What is done first for all numbers that come to one element.
+_BY_GROUP = {np.add: F.segment_sum, np.subtract: F.segment_sum, np.maximum: F.segment_max, np.minimum: F.segment_min}
+for _ufunc in _BY_GROUP:
+    METHODS[_ufunc, "at"] = lambda *args, ufunc=_ufunc: _at(ufunc, *args)

@@ -51,8 +51,7 @@ def _choose(a, choices, mode="raise"):
         for k in range(last)[::-1]:
             result = F.where(a <= k, cast(as_tensor(choices[k]), dtype), result)
         return F.broadcast_to(result, np.broadcast_shapes(a.shape, *map(np.shape, kinds)))
-    a = np.asarray(values_of(a))
-    return rearranged(lambda *p: np.choose(a, p, mode=mode), *choices, dtype=dtype)
+    return rearranged(lambda *p: np.choose(np.asarray(values_of(a)), p, mode=mode), *choices, dtype=dtype)
 
 
 @host_function
@@ -64,27 +63,22 @@ def _in_range(a, last):
 def _compress(condition, a, axis=None):
     if isinstance(condition, IntTensor) and condition.ndim == 1:
         return F.take(as_tensor(a), nonzero(condition)[0], axis)
-    condition = np.asarray(values_of(condition))
-    return rearranged(lambda p: np.compress(condition, p, axis), a)
+    return rearranged(lambda p: np.compress(np.asarray(values_of(condition)), p, axis), a)
 
 
-@implements(np.delete)
-def _delete(arr, obj, axis=None):
-    obj = values_of(obj)
-    return rearranged(lambda p: np.delete(p, obj, axis), arr)
+implements(np.delete)(lambda arr, obj, axis=None: rearranged(lambda p: np.delete(p, values_of(obj), axis), arr))
 
 
 @implements(np.insert)
 def _insert(arr, obj, values, axis=None):
-    obj = values_of(obj)
     dtype = arr.dtype if isinstance(arr, (Differentiable, np.ndarray)) else np.asarray(arr).dtype
-    return rearranged(lambda p, v: np.insert(p, obj, v, axis), arr, values, dtype=dtype)
+    return rearranged(lambda p, v: np.insert(p, values_of(obj), v, axis), arr, values, dtype=dtype)
 
 
 @implements(np.where)
 def _where(condition, *branches):
     if not branches:
-        return _nonzero(condition)
+        return FUNCTIONS[np.nonzero](condition)
     if not any_tracked(branches) and not is_whole((condition,)):
         return untracked(np.where, condition, *branches)
     if is_whole((condition, branches)):
@@ -96,19 +90,14 @@ def _where(condition, *branches):
     return F.where(condition, *[as_tensor(b) if isinstance(b, (list, tuple)) else b for b in branches])
 
 
-@implements(np.nonzero)
-def _nonzero(a):
-    return nonzero(a) if isinstance(a, IntTensor) else plain_function(np.nonzero)(a)
+def _places(function, ours):
+    """Where something is not zero: of integers and truth values that a recording computes positions of its own."""
+    FUNCTIONS[function] = lambda a: ours(a) if isinstance(a, IntTensor) and (a.ndim or function is not np.argwhere) else plain_function(function)(a)
 
 
-@implements(np.flatnonzero)
-def _flatnonzero(a):
-    return nonzero(F.ravel(a))[0] if isinstance(a, IntTensor) else plain_function(np.flatnonzero)(a)
-
-
-@implements(np.argwhere)
-def _argwhere(a):
-    return np.stack(nonzero(a), -1) if isinstance(a, IntTensor) and a.ndim else plain_function(np.argwhere)(a)
+_places(np.nonzero, nonzero)
+_places(np.flatnonzero, lambda a: nonzero(F.ravel(a))[0])
+_places(np.argwhere, lambda a: np.stack(nonzero(a), -1))
 
 
 @implements(np.select)
@@ -154,9 +143,7 @@ implements(np.trace, plainly=True)(
 @implements(np.sort, plainly=True)
 def _sort(a, axis=-1, kind=None, order=None, *, stable=None):
     only_defaults(np.sort, order=order)
-    if stable is not None:
-        kind = "stable" if stable else None
-    return _permuted(a, axis, _sorted, kind)
+    return _permuted(a, axis, _sorted, kind if stable is None else "stable" if stable else None)
 
 
 @implements(np.partition, plainly=True)
@@ -210,11 +197,11 @@ def _writes(function):
     return register
 
 
-def _assign(target, positions, values, which):
-    """``target.flat[positions] = values.flat[which]``; the values are repeated if there are fewer."""
+def _assign(target, positions, values, which=None):
+    """``target.flat[positions] = values.flat[which]``, by default the first ones; the values are repeated if there are fewer."""
     if not positions.size:
         return
-    values = F.ravel(as_tensor(values))
+    values, which = F.ravel(as_tensor(values)), np.arange(positions.size) if which is None else which
     if values.size == 0:
         raise ValueError("cannot write from an empty array")
     if values.size > 1:
@@ -237,14 +224,12 @@ def _mask(mask):
 def _fill_diagonal(a, val, wrap=False):
     mark = np.zeros(a.shape, bool)
     np.fill_diagonal(mark, True, wrap)
-    positions = np.flatnonzero(mark)
-    _assign(a, positions, val, np.arange(positions.size))
+    _assign(a, np.flatnonzero(mark), val)
 
 
 @_writes(np.put)
 def _put(a, ind, v, mode="raise"):
-    positions = np.arange(a.size).take(values_of(ind), mode=mode).ravel()
-    _assign(a, positions, v, np.arange(positions.size))
+    _assign(a, np.arange(a.size).take(values_of(ind), mode=mode).ravel(), v)
 
 
 @_writes(np.place)
@@ -254,9 +239,8 @@ def _place(arr, mask, vals):
         # The next value for each place.
         which = (np.cumsum(F.ravel(mask)) - 1) % vals.size if vals.size > 1 else np.zeros(mask.size, int)
         arr[...] = _where(mask, F.reshape(F.take(vals, which), arr.shape), arr)
-        return
-    positions = np.flatnonzero(np.broadcast_to(np.asarray(values_of(mask)), arr.shape))
-    _assign(arr, positions, vals, np.arange(positions.size))
+    else:
+        _assign(arr, np.flatnonzero(np.broadcast_to(np.asarray(values_of(mask)), arr.shape)), vals)
 
 
 @_writes(np.putmask)
@@ -264,9 +248,9 @@ def _putmask(a, mask, values):
     mask, values = _mask(mask), as_tensor(values)
     if isinstance(mask, IntTensor) and mask.shape == a.shape and values.size:
         a[...] = _where(mask, np.resize(values, a.shape), a)
-        return
-    positions = np.flatnonzero(np.broadcast_to(np.asarray(values_of(mask)), a.shape))
-    _assign(a, positions, values, positions)
+    else:
+        positions = np.flatnonzero(np.broadcast_to(np.asarray(values_of(mask)), a.shape))
+        _assign(a, positions, values, positions)
 
 
 @_writes(np.put_along_axis)

@@ -40,26 +40,17 @@ def rearranged(function, *arrays, dtype=None):
     """
     if not any_tracked(arrays):
         return untracked(function, *arrays)
-    arrays = [as_tensor(a) for a in arrays]
-    if dtype is not None:
-        arrays = [cast(a, dtype) for a in arrays]
+    arrays = [as_tensor(a) if dtype is None else cast(as_tensor(a), dtype) for a in arrays]
     if len(arrays) == 1:
         return F.moved("gather", arrays[0], function)
-    positions, start = [], 0
-    for a in arrays:
-        positions.append(np.arange(start, start + a.size).reshape(a.shape))
-        start += a.size
-    pool = F.concatenate([F.reshape(a, (-1,)) for a in arrays])
-    index = function(*positions)
-    return F.moved("gather", pool, lambda p: index)
+    ends = np.cumsum([a.size for a in arrays]).tolist()
+    index = function(*[np.arange(end - a.size, end).reshape(a.shape) for a, end in zip(arrays, ends)])
+    return F.moved("gather", F.concatenate([F.reshape(a, (-1,)) for a in arrays]), lambda p: index)
 
 
 def cast(t, dtype):
     """`t` in `dtype`, recorded only if that changes something."""
-    dtype = np.dtype(dtype)
-    if t.dtype == dtype:
-        return t
-    return F.astype(t, dtype)
+    return t if t.dtype == np.dtype(dtype) else F.astype(t, dtype)
 
 
 # ---- functions of ours of the same name ----------------------------------------------------
@@ -192,9 +183,7 @@ implements(np.copy)(lambda a, order="K", subok=False: F.clone(a))
 
 @implements(np.astype)
 def _astype(x, dtype, /, *, copy=True, device=None):
-    if x.dtype == np.dtype(dtype):
-        return F.clone(x) if copy else x
-    return F.astype(x, dtype)
+    return F.clone(x) if copy and x.dtype == np.dtype(dtype) else cast(x, dtype)
 
 
 @implements(np.full_like)

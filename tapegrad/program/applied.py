@@ -65,7 +65,7 @@ def _row(tape, slot, entry, operands):
     row, attrs = entry.function, entry.attrs
     if row.primitive is not None:
         call = dict(attrs)["call"]
-        results = row.primitive(*call.arguments(operands), **call.static)
+        results = row.primitive(*call.contained(call.arguments(operands)), **call.static)
         return packed(flatten(results)[0]) if call.several else results
     with contextlib.nullcontext() if entry.differentiable else no_grad():
         try:

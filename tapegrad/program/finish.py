@@ -236,7 +236,7 @@ class FinishedTape:
             If the tape holds what cannot be written (the rule of a custom primitive, a result of a class of your own);
             says which instruction, and where it was recorded.
         """
-        registry.files.save(self, path)
+        registry.files.write(registry.files.to_bytes(self), path)
 
     def plan(self) -> MemoryPlan:
         """What a replay with its gradient takes in memory, before it is run.

@@ -62,7 +62,7 @@ class Rules:
             call, tape = self.call, None
             if call.context is None:
                 static = exact((tuple(t.value if type(t) is Fixed else Ellipsis for t in call.template), *call.static.items()))
-                key = self.primitive, forward, slots, tuple(self.metas), static
+                key = self.primitive, forward, slots, tuple(self.metas), call.form, static
                 tape = self.shared.get(key)
             tape = self._recorded(forward, slots) if tape is None else tape
             if call.context is None and not isinstance(tape, str) and not tape.guards:
@@ -133,7 +133,7 @@ class Rules:
         """The call of a rule (of the function: None) from machine code, or None: it is not machine code itself, or Numba cannot call it so."""
         call, primitive, metas = self.call, self.primitive, self.metas
         function = primitive.function if forward is None else primitive.rules.get("jvp" if forward else "vjp")
-        if call.several or not is_machine_code(function):
+        if call.several or call.form or not is_machine_code(function):
             return None
         seeds = [] if forward is None else [metas[k] for k in slots] if forward else [metas[-1]]
         operands, scope = [*seeds, *metas[1:]], {f"c{j}": t.value for j, t in enumerate(call.template) if type(t) is Fixed}

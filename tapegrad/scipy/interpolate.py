@@ -14,7 +14,7 @@ from ..array.record import guard_on
 from ..common.errors import UnsupportedFunctionError
 from ..common.host_functions import host_function
 from ..common.uninterrupted import Lazily, cached_property
-from ..numpy_api.elementwise import all_finite
+from ..numpy_api.products import all_finite
 from .mirrors import Beside, along, array, differentiable, names_of, of_theirs, value, weighted
 
 __all__, __dir__, __getattr__ = names_of(__name__)

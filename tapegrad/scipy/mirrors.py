@@ -23,7 +23,7 @@ from ..autograd.nested import current_trace
 from ..common.errors import InternalError, UnsupportedFunctionError
 from ..common.public import only_public
 from ..common.uninterrupted import imported
-from ..numpy_api.elementwise import all_finite
+from ..numpy_api.products import all_finite
 
 #: Module of SciPy -> names mirrored in ``tapegrad.<module>``.
 MIRRORS = {

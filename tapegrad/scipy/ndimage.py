@@ -6,7 +6,7 @@ from ..array.functions.arguments import axis_tuple
 from ..array.record import guard_on
 from ..common.errors import UnsupportedFunctionError
 from ..common.uninterrupted import Lazily
-from ..numpy_api.elementwise import all_finite
+from ..numpy_api.products import all_finite
 from .mirrors import along, array, mirror, names_of, weighted
 
 __all__, __dir__, __getattr__ = names_of(__name__)

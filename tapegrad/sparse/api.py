@@ -18,10 +18,11 @@ from ..array.typing import Argnums, Mode
 from ..autograd import nested
 from ..common.errors import GradientError, HigherOrderError, OptionError, SeedShapeError, StructureError
 from ..common.tree import alike, flatten, leaf_names, unflatten
-from ..common.uninterrupted import imported
+from ..common.uninterrupted import cached_property, imported
 from ..program.evaluation import applied
+from ..transforms.argnums import check_given
 from ..transforms.functional import chosen
-from ..transforms.hessians import of_gradient
+from ..transforms.hessians import Gradient
 from ..transforms.jacobians import MODES
 from ..transforms.replay.directions import SparseTemplate
 from ..transforms.transformed import OfDirections, Transformed
@@ -80,7 +81,7 @@ class _Sparse(OfDirections):
             rows = [np.reshape(r, (way.count, -1)) for r in (e.push if way.forward else e.pull)(way.seeds, way.count)]
             return np.reshape(concatenate(rows, axis=1), (-1,))[positions]
 
-        return lambda *args: applied(entries, self._replayed.function, args, self._argnums, {}), template.copy()
+        return lambda *args: applied(entries, self._function, args, self._argnums, {}), template.copy()
 
     def body(self, e):
         tape = e.walk.tape
@@ -147,8 +148,9 @@ class _SparseHessian(_Sparse):
         super().__init__(function, argnums)
         self._weights = weights
 
-    def _made_replayed(self):
-        return of_gradient(super()._made_replayed(), _WeightedSum(self.__wrapped__, True) if self._weights else self.__wrapped__)
+    @cached_property
+    def _function(self):
+        return Gradient(_WeightedSum(self.__wrapped__, True) if self._weights else self.__wrapped__, self._argnums)
 
     def _ordinary(self, args, kwargs):
         return super()._ordinary(self._with_weights(args) if self._weights else args, kwargs)
@@ -163,11 +165,7 @@ class _SparseHessian(_Sparse):
     def _with_weights(self, args):
         if len(args) < 2:
             raise StructureError("with weights=True the call takes the arguments of the function and, last, the weights of its results")
-        if max(self._argnums) >= len(args) - 1:
-            raise StructureError(
-                f"argnums={self._argnums} asks for argument {max(self._argnums)}, but the function was called with {len(args) - 1} "
-                "positional arguments, and weights"
-            )
+        check_given(self._argnums, args[:-1], ", and weights")
         leaves, structure = flatten(args[-1])
         return *args[:-1], unflatten(structure, [np.array(w, float) for w in leaves])
 

@@ -40,8 +40,16 @@ def _position(function, one):
     return int(one) + count
 
 
-def check_given(argnums, args):
-    """Raise if one of the arguments to differentiate is missing."""
+def check_given(argnums, args, more=""):
+    """Raise if one of the arguments to differentiate is missing; `more`, in words, is what was given besides."""
     for k in argnums:
         if k >= len(args):
-            raise StructureError(f"argnums={argnums} asks for argument {max(argnums)}, but the function was called with {len(args)} positional arguments")
+            raise StructureError(
+                f"argnums={argnums} asks for argument {max(argnums)}, but the function was called with {len(args)} positional arguments{more}"
+            )
+
+
+def check_function(function, purpose=""):
+    """Raise if something is not a function; `purpose` says in words what for."""
+    if not callable(function):
+        raise StructureError(f"expected a function{purpose}, got {type(function).__name__}")

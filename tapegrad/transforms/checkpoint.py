@@ -28,13 +28,14 @@ from ..autograd.custom.calls import unpacked
 from ..autograd.custom.primitives import Primitive
 from ..autograd.nested import current_trace, parts_of
 from ..autograd.tape import Tape
-from ..common.errors import GradientError, StructureError, TapeMismatchError
+from ..common.errors import GradientError, TapeMismatchError
 from ..common.exact import Identity
-from ..common.tree import flatten, flatten_result, leaf_names, unflatten
+from ..common.tree import flatten, leaf_names, unflatten
 from ..program.evaluation import on_tensors
 from ..program.sweeps import StoreWalk
 from ..tape.places import function_name
 from ..tape.store import thread_state
+from .argnums import check_function
 from .contents import OBJECTS, Contents, is_plain
 from .loops.body import Unrecordable, restoring, state_of, value_of
 from .replay.kernels import agree
@@ -204,14 +205,13 @@ def _is_float(leaf):
 
 def _recorded(fun, leaves, structure):
     """A call in a recording: a loop of one iteration, of which nothing is kept."""
-    from .loops.running import loop
+    from .loops.running import once
 
     def iteration(_, element):
         args, kwargs = unflatten(structure, leaves)
         return (), fun(*args, **kwargs), False
 
-    results, container = flatten_result(loop(iteration, (), None, 1, False, 0, function_name(fun))[1])
-    return unflatten(container, [leaf[0] for leaf in results])
+    return once(iteration, (), function_name(fun))
 
 
 def checkpoint(fun: F) -> F:
@@ -268,8 +268,7 @@ def checkpoint(fun: F) -> F:
     True
     >>> y.backward()
     """
-    if not callable(fun):
-        raise StructureError(f"expected a function, got {type(fun).__name__}")
+    check_function(fun)
     segment = _Segment(fun)
     captures: list[bool] = []
 

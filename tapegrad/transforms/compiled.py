@@ -91,12 +91,10 @@ class CompiledCode:
 
     def _called(self, x, g, data):
         """The value; the gradient goes into `g`.  What is given fits."""
-        changed = None
         if not self._environment.same():
             before, self._environment = self._environment, self._environment.again()
-            changed = before.difference(self._environment)
-        if changed is not None:
-            raise GuardError(f"{changed} has changed since the function was compiled; call tg.compile again")
+            if (changed := before.difference(self._environment)) is not None:
+                raise GuardError(f"{changed} has changed since the function was compiled; call tg.compile again")
         value = np.empty(1)
         address = self._address_of(x)
         if data:
@@ -109,11 +107,13 @@ class CompiledCode:
             raise GuardError(status - 1, self.handle_address)
         return float(value[0])
 
-    def _checked_data(self, data, names, shapes):
-        """The further arguments as float64 arrays; `names` are those of the two before them."""
+    def _arguments(self, x, out, data, shape, shapes, name, what):
+        """All arguments as float64 arrays, of these shapes; `out`, called `name`, takes `what`, and shares no memory with them."""
+        _fits("x", x, shape, f" of the shape {shape}, as when the function was compiled")
+        _fits(name, out, self.shape, f" of the shape {self.shape} that can be written to", "CARRAY")
         if len(data) != len(shapes):
-            raise ShapeError(f"the function was compiled with {len(shapes)} arguments after {names[0]}, got {len(data)} after {' and '.join(names)}")
-        arrays = []
+            raise ShapeError(f"the function was compiled with {len(shapes)} arguments after x, got {len(data)} after x and {name}")
+        arrays = [x]
         for k, (array, shape) in enumerate(zip(data, shapes), 2):
             if shape is None and isinstance(array, (int, float, np.integer, np.floating)):
                 arrays.append(np.array(array, np.float64))
@@ -122,6 +122,9 @@ class CompiledCode:
                 raise DtypeError(f"argument {k} must be a number, as when the function was compiled")
             _fits(f"argument {k}", array, shape, f" of the shape {shape}, as when the function was compiled")
             arrays.append(array)
+        for array in arrays:
+            if np.may_share_memory(array, out) and out.size:
+                raise ShapeError(f"{'x' if array is x else 'an argument'} and {name} share memory: the {what} would be written over it")
         return arrays
 
     def check(self) -> None:
@@ -166,14 +169,8 @@ class Compiled(CompiledCode):
         ShapeError, DtypeError
             If an array is not as `x0` was.
         """
-        _fits("x", x, self.shape)
-        _fits("g", g, self.shape, " that can be written to", "CARRAY")
-        data = self._checked_data(data, ["x", "g"], self.data)
-        for other in (x, *data):
-            if np.may_share_memory(other, g) and x.size:
-                what = "x" if other is x else "an argument"
-                raise ShapeError(f"{what} and g share memory: the gradient would be written over {'the point' if other is x else 'it'}")
-        return self._called(x, g, data)
+        x, *arrays = self._arguments(x, g, data, self.shape, self.data, "g", "gradient")
+        return self._called(x, g, arrays)
 
 
 class CompiledOutputs(CompiledCode):
@@ -211,13 +208,7 @@ class CompiledOutputs(CompiledCode):
         ShapeError, DtypeError
             If an argument is not as it was, or `out` not of `shape`.
         """
-        _fits("x", x, self.data[0], f" of the shape {self.data[0]}, as when the function was compiled")
-        _fits("out", out, self.shape, f" of the shape {self.shape} that can be written to", "CARRAY")
-        arrays = [x, *self._checked_data(data, ["x", "out"], self.data[1:])]
-        for name, array in zip(("x", *["an argument"] * len(data)), arrays):
-            if np.may_share_memory(array, out) and out.size:
-                raise ShapeError(f"{name} and out share memory: the results would be written over it")
-        self._called(self._weights, out, arrays)
+        self._called(self._weights, out, self._arguments(x, out, data, self.data[0], self.data[1:], "out", "results"))
         return out
 
 
@@ -301,9 +292,7 @@ def compile(
 def compile(
     f: Callable[..., Any], x0: Array, workspaces: int | None = None, kernel: str | None = None, *, data: Sequence[Any] = ()
 ) -> Compiled: ...
-def compile(
-    f: Callable[..., Any], x0: Array, workspaces: int | None = None, kernel: str | None = None, *, data: Sequence[Any] = ()
-) -> Any:
+def compile(f: Callable[..., Any], x0: Array, workspaces: int | None = None, kernel: str | None = None, *, data: Sequence[Any] = ()) -> Any:
     """Compile a function to be called from Numba's nopython code: it computes one number with its gradient, or whatever `f` returns.
 
     Parameters

@@ -411,13 +411,10 @@ def _bind(thing, values):
 
 def fields_of(value):
     """Attributes of an object, class, module or function, with those in its slots."""
-    slots = [] if type(value) is types.FunctionType else [s for base in type(value).__mro__ for s in _listed(base.__dict__.get("__slots__", ()))]
-    fields = {s: getattr(value, s, ABSENT) for s in slots if s not in ("__dict__", "__weakref__")}
+    listed = [] if type(value) is types.FunctionType else [base.__dict__.get("__slots__", ()) for base in type(value).__mro__]
+    slots = [s for names in listed for s in ([names] if isinstance(names, str) else names) if s not in ("__dict__", "__weakref__")]
+    fields = {s: getattr(value, s, ABSENT) for s in slots}
     return fields | {key: item for key, item in getattr(value, "__dict__", {}).items() if key != KEPT}
-
-
-def _listed(slots):
-    return [slots] if isinstance(slots, str) else list(slots)
 
 
 def _frozen(value):

@@ -309,20 +309,16 @@ def contents_of(cell):
 @functools.lru_cache(maxsize=4096)
 def names_of(code):
     """Of a code object and those nested in it: the names of global variables, of attributes, and of modules that it imports."""
-    variables, attributes, imported = {}, {}, {}
-    for instruction in dis.get_instructions(code):
-        if instruction.opcode in dis.hasname:
-            if instruction.opname in _OF_ATTRIBUTES:
-                attributes[instruction.argval] = None
-            elif instruction.opname == "IMPORT_NAME":
-                imported[instruction.argval] = None
-            else:
-                variables[instruction.argval] = None
+    found = variables, attributes, imported = {}, {}, {}
+    for one in dis.get_instructions(code):
+        if one.opcode in dis.hasname:
+            names = attributes if one.opname in _OF_ATTRIBUTES else imported if one.opname == "IMPORT_NAME" else variables
+            names[one.argval] = None
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            for names, nested in zip((variables, attributes, imported), names_of(constant)):
+            for names, nested in zip(found, names_of(constant)):
                 names.update(dict.fromkeys(nested))
-    return tuple(variables), tuple(attributes), tuple(imported)
+    return tuple(map(tuple, found))
 
 
 def package_of(module):

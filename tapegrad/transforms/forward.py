@@ -19,7 +19,7 @@ import numpy as np
 
 from ..array.differentiable import Differentiable
 from ..array.dual import LEVELS_APART, Dual, as_primal, check_tangent, made, running, zeros_of
-from ..array.inplace import restore, unshared
+from ..array.inplace import restore
 from ..array.leaving import clarified
 from ..array.objects import joined
 from ..array.record import normalise, tracked
@@ -132,12 +132,23 @@ def _on_tape(values, tangents):
     return (taped() or any(isinstance(value, Tensor) for value in values)) and not any(part.__class__ is Dual for part in (*values, *tangents))
 
 
-def _pushed(function, args, argnums, kwargs, tangents, what):
-    """Value and tangent of a function, on the tape that is there."""
-    with on_tensors(function, args, argnums, kwargs) as e:
+def _moved(f, values, along, structure, what):
+    """Value and tangent of a function of arguments in a container of `structure`; `what` is the name of its result."""
+    if not _on_tape(values, along):
+        with _Level() as level:
+            arguments = [made(value, tangent, None, level) for value, tangent in zip(values, along)]
+            values, carried, structure = _pass(f, unflatten(structure, arguments), level, None, what)
+            return unflatten(structure, values), unflatten(structure, carried)
+
+    def on_copies(*primals):
+        # As a dual number, an argument is the function's to write into.
+        return f(*unflatten(structure, [leaf.clone() if leaf.ndim else leaf for leaf in flatten(primals)[0]]))
+
+    primals = unflatten(structure, values)
+    with on_tensors(on_copies, primals, range(len(primals)), {}) as e:
         e.check(what=what)
-        moved = unflatten(e.structure, e.push(tangents))
-        return e.out(e.value()), moved if any(isinstance(tangent, Tensor) for tangent in tangents) else e.out(moved)
+        moved = unflatten(e.structure, e.push(along))
+        return e.out(e.value()), moved if any(isinstance(tangent, Tensor) for tangent in along) else e.out(moved)
 
 
 def jvp(f: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[R, R]:
@@ -181,24 +192,13 @@ def jvp(f: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any]) ->
         if not isinstance(sequence, (tuple, list)):
             raise StructureError(f"jvp: {what} must be a tuple or list of the arguments, not {_described(sequence)}; write (x,)")
 
-    (leaves, structure), what = flatten(tuple(primals)), f"the result of {function_name(f)}"
-    values, along = [], []
+    (leaves, structure), values, along = flatten(tuple(primals)), [], []
     for primal, tangent, where in zip(leaves, _partners(structure, tangents, "primals"), leaf_names(structure)):
         values.append(_entered(primal, f"jvp: primals{where}"))
         if isinstance(tangent, (dict, tuple)) or tangent is None:
             raise StructureError(f"jvp: the tangent of primals{where} is {_described(tangent)}, not a number or an array")
         along.append(check_tangent(tangent, values[-1], np.shape(values[-1])))
-    if _on_tape(values, along):
-
-        def on_copies(*primals):
-            # As a dual number, an argument is the function's to write into.
-            return f(*unflatten(structure, [leaf.clone() if leaf.ndim else leaf for leaf in flatten(primals)[0]]))
-
-        return _pushed(on_copies, unflatten(structure, values), range(len(primals)), {}, along, what)
-    with _Level() as level:
-        arguments = [made(value, tangent, None, level) for value, tangent in zip(values, along)]
-        values, carried, structure = _pass(f, unflatten(structure, arguments), level, None, what)
-        return unflatten(structure, values), unflatten(structure, carried)
+    return _moved(f, values, along, structure, f"the result of {function_name(f)}")
 
 
 def derivative(f: Between[Any, R]) -> Callable[..., R]:
@@ -241,13 +241,8 @@ def derivative(f: Between[Any, R]) -> Callable[..., R]:
                 f"derivative({function_name(f)}) takes a number, not an array of shape {tuple(np.shape(value))}; "
                 "use tg.jacfwd or tg.jvp"
             )
-        one, what = normalise(np.ones((), getattr(value, "dtype", np.float64))), f"the result of {function_name(f)}"
-        if _on_tape([value], ()):
-            return _pushed(f, (value, *args), (0,), kwargs, [one], what)[1]
-        with _Level() as level:
-            seeded = made(value, one, None, level)
-            _, tangents, structure = _pass(functools.partial(f, **kwargs), (seeded, *args), level, None, what)
-            return unflatten(structure, tangents)
+        one = normalise(np.ones((), getattr(value, "dtype", np.float64)))
+        return _moved(lambda x: f(x, *args, **kwargs), [value], [one], flatten((value,))[1], f"the result of {function_name(f)}")[1]
 
     return recorded(df, f, derivative)
 
@@ -258,24 +253,8 @@ def recorded(transformed, f, transformation):
     return transformed if again is None else again(transformation) or transformed
 
 
-def columns(f, argnums):
-    """The Jacobian of `f` by passes of dual numbers: what `jacfwd` is without `jit`."""
-
-    @functools.wraps(f)
-    def jacobian(*args, **kwargs):
-        several = isinstance(argnums, (tuple, list))
-        jacobians = []
-        for k in argnums if several else (argnums,):
-            if k >= len(args):
-                raise StructureError(f"jacfwd({function_name(f)}): argnums names argument {k}, but {len(args)} were given")
-            jacobians.append(unshared(functools.partial(_jacobian, f, k), args, kwargs, (k,)))
-        return tuple(jacobians) if several else jacobians[0]
-
-    return jacobian
-
-
-def _jacobian(f, k, args, kwargs, kept=()):
-    """The Jacobian in argument `k`, a few columns at a time."""
+def by_passes(f, k, args, kwargs, kept=()):
+    """The Jacobian in argument `k` by passes of dual numbers, a few columns at a time: what `jacfwd` is without `jit`."""
     value = _entered(args[k], f"argument {k} of {function_name(f)}")
     shape, dtype = tuple(np.shape(value)), getattr(value, "dtype", np.dtype(np.float64))
     size = int(np.prod(shape, dtype=np.int64))

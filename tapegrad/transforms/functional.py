@@ -16,13 +16,15 @@ from ..common.errors import OptionError, StructureError
 from ..common.keywords import answers
 from ..common.tree import conjugated, flatten
 from ..nopython.api import by_numba
-from ..program.evaluation import Evaluation, applied
-from .argnums import check_given
+from ..program.evaluation import Evaluation
+from .argnums import check_function
 from .replay.answers import of_gradients
 from .replay.kernels import JitOptions, checked_policy
 from .transformed import Jitted, Transformed, under_jit
 
 Via = Literal["record", "numba"]
+No = Literal[False]
+FirstTwo = tuple[Literal[0], Literal[1]]
 R = TypeVar("R", bound=Any, covariant=True)
 X = TypeVar("X", bound=Any)
 Y = TypeVar("Y", bound=Any)
@@ -104,8 +106,7 @@ def jit(
     options = JitOptions(checked_policy(kernel), fastmath)
     if fun is None:
         return lambda function: under_jit(function, options)
-    if not callable(fun):
-        raise StructureError(f"expected a function for tg.jit, got {type(fun).__name__}")
+    check_function(fun, " for tg.jit")
     return under_jit(fun, options)
 
 
@@ -123,21 +124,24 @@ def chosen(argnums, argnum, kernel=None):
 class ValueAndGrad(Transformed[Any]):
     _has_value = True
 
+    def __init__(self, function, argnums, has_aux=False, scalar=True, conjugate=False):
+        super().__init__(function, argnums, has_aux, scalar)
+        self._conjugate = conjugate
+
     def _planned(self, kept, structure):
+        if self._conjugate:
+            return None
         answer = of_gradients(kept.tape, structure, self._argnums, self._one, self._has_aux, self._has_value)
         return kept.executable(), None, answer
 
     def _ordinary(self, args, kwargs):
         outcome = (self._replays or self._replayed).call(args, kwargs)
-        return self._picked(outcome.value(), self._gradients(outcome.gradients, args))
+        gradients = self._gradients(outcome.gradients, args)
+        return self._picked(outcome.value(), conjugated(gradients) if self._conjugate else gradients)
 
-    def _inside(self, args, kwargs):
-        check_given(self._argnums, args)
-        return applied(self._body, self.__wrapped__, args, self._argnums, kwargs, self._one)
-
-    def _body(self, e):
+    def body(self, e):
         gradients = e.contained(e.gradients(self._has_aux, self._scalar))
-        return self._picked(e.value(), gradients)
+        return self._picked(e.value(), conjugated(gradients) if self._conjugate else gradients)
 
     def _picked(self, value, gradient):
         return value, gradient
@@ -151,10 +155,10 @@ class ValueAndGrad(Transformed[Any]):
         return Evaluation(None, self._argnums, self._one, structures).contained(map(normalise, gradients))
 
 
-def _made_via(via, kind, fun, argnums, has_aux):
+def _made_via(via, kind, fun, argnums, has_aux, conjugate):
     if via == "record":
-        return kind(fun, argnums, has_aux)
-    if via != "numba" or has_aux or issubclass(kind, _ConjugateValueAndGrad):
+        return kind(fun, argnums, has_aux, conjugate=conjugate)
+    if via != "numba" or has_aux or conjugate:
         raise OptionError(f'via={via!r}: it is "record" or "numba", and "numba" is for functions that return one real number, without has_aux')
     return by_numba(fun, argnums, kind._has_value, kind(getattr(fun, "py_func", fun), argnums))
 
@@ -172,30 +176,14 @@ class _ElementwiseGrad(_Grad):
         return super()._picked(value, gradient)
 
 
-class _ConjugateValueAndGrad(ValueAndGrad):
-    def _planned(self, kept, structure):
-        return None
-
-    def _picked(self, value, gradient):
-        return super()._picked(value, conjugated(gradient))
-
-
-class _ConjugateGrad(_ConjugateValueAndGrad, _Grad):
-    pass
-
-
 @overload
-def value_and_grad(fun: OfFirst[X], argnums: Literal[0] = 0, has_aux: Literal[False] = False) -> Transformed[tuple[float, X]]: ...
+def value_and_grad(fun: OfFirst[X], argnums: Literal[0] = 0, has_aux: No = False) -> Transformed[tuple[float, X]]: ...
 @overload
-def value_and_grad(fun: OfSecond[X], argnums: Literal[1], has_aux: Literal[False] = False) -> Transformed[tuple[float, X]]: ...
+def value_and_grad(fun: OfSecond[X], argnums: Literal[1], has_aux: No = False) -> Transformed[tuple[float, X]]: ...
 @overload
-def value_and_grad(
-    fun: OfFirstTwo[X, Y], argnums: tuple[Literal[0], Literal[1]], has_aux: Literal[False] = False
-) -> Transformed[tuple[float, tuple[X, Y]]]: ...
+def value_and_grad(fun: OfFirstTwo[X, Y], argnums: FirstTwo, has_aux: No = False) -> Transformed[tuple[float, tuple[X, Y]]]: ...
 @overload
-def value_and_grad(
-    fun: Callable[..., Any], argnums: tuple[int, ...], has_aux: Literal[False] = False
-) -> Transformed[tuple[float, tuple[Any, ...]]]: ...
+def value_and_grad(fun: Callable[..., Any], argnums: tuple[int, ...], has_aux: No = False) -> Transformed[tuple[float, tuple[Any, ...]]]: ...
 @overload
 def value_and_grad(fun: OfFirst[X], argnums: Literal[0] = 0, *, has_aux: Literal[True]) -> Transformed[tuple[tuple[float, Any], X]]: ...
 @overload
@@ -253,17 +241,17 @@ def value_and_grad(
     >>> g(np.array([1.0, 2.0]))
     (5.0, array([2., 4.]))
     """
-    return _made_via(via, _ConjugateValueAndGrad if conjugate else ValueAndGrad, fun, chosen(argnums, argnum, kernel), has_aux)
+    return _made_via(via, ValueAndGrad, fun, chosen(argnums, argnum, kernel), has_aux, conjugate)
 
 
 @overload
-def grad(fun: OfFirst[X], argnums: Literal[0] = 0, has_aux: Literal[False] = False) -> Transformed[X]: ...
+def grad(fun: OfFirst[X], argnums: Literal[0] = 0, has_aux: No = False) -> Transformed[X]: ...
 @overload
-def grad(fun: OfSecond[X], argnums: Literal[1], has_aux: Literal[False] = False) -> Transformed[X]: ...
+def grad(fun: OfSecond[X], argnums: Literal[1], has_aux: No = False) -> Transformed[X]: ...
 @overload
-def grad(fun: OfFirstTwo[X, Y], argnums: tuple[Literal[0], Literal[1]], has_aux: Literal[False] = False) -> Transformed[tuple[X, Y]]: ...
+def grad(fun: OfFirstTwo[X, Y], argnums: FirstTwo, has_aux: No = False) -> Transformed[tuple[X, Y]]: ...
 @overload
-def grad(fun: Callable[..., Any], argnums: tuple[int, ...], has_aux: Literal[False] = False) -> Transformed[tuple[Any, ...]]: ...
+def grad(fun: Callable[..., Any], argnums: tuple[int, ...], has_aux: No = False) -> Transformed[tuple[Any, ...]]: ...
 @overload
 def grad(fun: OfFirst[X], argnums: Literal[0] = 0, *, has_aux: Literal[True]) -> Transformed[tuple[X, Any]]: ...
 @overload
@@ -313,9 +301,7 @@ def grad(
     12.0
     """
     argnums = chosen(argnums, argnum, kernel)
-    if holomorphic:
-        fun = RealPart(fun, has_aux)
-    return _made_via(via, _ConjugateGrad if conjugate or holomorphic else _Grad, fun, argnums, has_aux)
+    return _made_via(via, _Grad, RealPart(fun, has_aux) if holomorphic else fun, argnums, has_aux, conjugate or holomorphic)
 
 
 @overload
@@ -323,14 +309,12 @@ def elementwise_grad(fun: OfFirst[X], argnums: Literal[0] = 0) -> Transformed[X]
 @overload
 def elementwise_grad(fun: OfSecond[X], argnums: Literal[1]) -> Transformed[X]: ...
 @overload
-def elementwise_grad(fun: OfFirstTwo[X, Y], argnums: tuple[Literal[0], Literal[1]]) -> Transformed[tuple[X, Y]]: ...
+def elementwise_grad(fun: OfFirstTwo[X, Y], argnums: FirstTwo) -> Transformed[tuple[X, Y]]: ...
 @overload
 def elementwise_grad(fun: Callable[..., Any], argnums: tuple[int, ...]) -> Transformed[tuple[Any, ...]]: ...
 @overload
 def elementwise_grad(fun: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None) -> Transformed[Any]: ...  # fmt: skip
-def elementwise_grad(
-    fun: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: None = None
-) -> Transformed[Any]:
+def elementwise_grad(fun: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: None = None) -> Transformed[Any]:
     """Make a function that returns the gradient of the sum of all results: the column sums of the Jacobian.
 
     For a function that works element by element, this is the derivative of each element of the result with respect to its element

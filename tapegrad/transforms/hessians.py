@@ -20,15 +20,15 @@ import numpy as np
 from ..array.record import normalise
 from ..array.typing import Argnums, Mode, OfFirst
 from ..autograd.nested import together
-from ..common.errors import OptionError, SeedShapeError, StructureError
+from ..common.errors import SeedShapeError, StructureError
 from ..common.keywords import answers
-from ..common.tree import Structure, alike, flatten, leaf_names, rearranged, unflatten
+from ..common.tree import Structure, flatten, leaf_names, unflatten
 from ..common.uninterrupted import cached_property
 from ..program.evaluation import Evaluation, applied, on_tensors
 from ..program.ports import units
-from .argnums import check_given
+from .argnums import check_function, check_given
 from .functional import chosen
-from .jacobians import JacobianFunction
+from .jacobians import JacobianFunction, arranged
 from .replay.answers import MISS
 from .replay.directions import of_directions
 from .transformed import BodyProgram, OfDirections, RecordedWhole, Transformed
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 X = TypeVar("X", bound=Any)
 
 
-class _Gradient:
+class Gradient:
     """The gradient of a function as a function: a tuple by argument, in the order of the arguments.
 
     Its tape is made of the tape of the function, whose adjoint is a tape itself (`Replayed.derived`).
@@ -52,7 +52,7 @@ class _Gradient:
     def __call__(self, *args, **kwargs):
         return applied(lambda e: e.contained(e.gradients()), self.function, args, self.argnums, kwargs)
 
-    def of(self, tape, structure):
+    def derived_tape(self, tape, structure):
         """As of `Replayed.derived`."""
         from ..kernel.adjoint import gradient  # loads compiled code, which `import tapegrad` does without
 
@@ -62,10 +62,7 @@ class _Gradient:
         return made
 
 
-def of_gradient(replayed, function):
-    """`replayed`, which records the gradient of `function` now."""
-    replayed.function = replayed.derived = _Gradient(function, replayed.argnums)
-    return replayed
+_gradient = cached_property(lambda self: Gradient(self.__wrapped__, self._argnums))
 
 
 # ---- dense Hessians ----------------------------------------------------------------------
@@ -101,8 +98,7 @@ class _Hessian(JacobianFunction):
         #: Shapes and dtypes of arguments for which all rows come from one replay.
         self._wide = set()
 
-    def _made_replayed(self):
-        return of_gradient(super()._made_replayed(), self.__wrapped__)
+    _function = _gradient
 
     @cached_property
     def _rows(self):
@@ -175,8 +171,7 @@ def _symmetric(blocks):
 def hessian(f: OfFirst[X], argnums: Literal[0] = 0, mode: Mode = "auto", explain: bool = False) -> Jacobian[X, X]: ...
 @overload
 def hessian(
-    f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", explain: bool = False, *,
-    argnum: Argnums | None = None,
+    f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", explain: bool = False, *, argnum: Argnums | None = None
 ) -> Transformed[Any]: ...
 @answers(sparse="call tg.sparse_hessian(f)")
 def hessian(
@@ -231,8 +226,6 @@ def hessian(
     array([[6., 2.],
            [2., 0.]])
     """
-    if mode not in ("auto", "forward", "reverse"):
-        raise OptionError(f"mode={mode!r} is not one of auto, forward, reverse")
     return _Hessian(f, chosen(argnums, argnum, kernel), mode, explain)
 
 
@@ -265,8 +258,7 @@ def _diagonals(e):
 
 
 class _Diagonal(OfDirections):
-    def _made_replayed(self):
-        return of_gradient(super()._made_replayed(), self.__wrapped__)
+    _function = _gradient
 
     def body(self, e):
         return e.contained(_diagonals(e))
@@ -277,15 +269,11 @@ class _Laplacian(_Diagonal):
         return _as_number(sum(map(np.sum, _diagonals(e)), 0.0))
 
     def _planned(self, kept, structure):
-        return of_directions(kept, lambda walk: _diagonals(Evaluation(walk)), then=_total)
+        return of_directions(kept, lambda walk: _diagonals(Evaluation(walk)), then=lambda diagonal: _as_number(np.sum(diagonal)))
 
 
 def _as_number(total):
     return float(total) if isinstance(total, np.floating) and total.dtype.char == "d" else total
-
-
-def _total(diagonal):
-    return _as_number(np.sum(diagonal))
 
 
 @overload
@@ -361,11 +349,7 @@ def laplacian(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | 
 
 def _directions(direction, inputs, structure):
     """Tangents of the variables, and how many directions there are (None: one, without an axis for it)."""
-    tangents, own_structure = flatten(direction)
-    if len(tangents) != len(inputs) or len(inputs) > 1 and not alike(own_structure, structure):
-        tangents = rearranged(tangents, own_structure, structure)
-    if tangents is None:
-        raise StructureError(f"the direction is {own_structure}, but the arguments to differentiate are {structure}")
+    tangents = arranged(direction, structure, "the direction", "the arguments to differentiate")
     shapes = [(np.shape(v), p.shape) for v, p in zip(tangents, inputs)]
     if all(v == b for v, b in shapes):
         return tangents, None
@@ -383,8 +367,6 @@ def _directions(direction, inputs, structure):
 def _of_floats(direction):
     """A direction whose arrays of integers are floats: unit vectors are often written so."""
     leaves, structure = flatten(direction)
-    if not any(v.__class__ is np.ndarray and v.dtype.kind in "iub" for v in leaves):
-        return direction
     return unflatten(structure, [v.astype(float) if v.__class__ is np.ndarray and v.dtype.kind in "iub" else v for v in leaves])
 
 
@@ -399,10 +381,7 @@ class CurvatureProduct(RecordedWhole):
             raise StructureError("a product takes the arguments of the function and, last, the direction")
         *args, direction = args
         if max(self._argnums) >= len(args):
-            raise StructureError(
-                f"argnums={self._argnums} asks for argument {max(self._argnums)}, but the function was called with {len(args)} "
-                "positional arguments, and a direction"
-            )
+            check_given(self._argnums, args, ", and a direction")
         answer = (self._replays or self._replayed).quick((direction, *args), kwargs)
         return self._answered((_of_floats(direction), *args), kwargs) if answer is MISS else answer
 
@@ -417,13 +396,9 @@ def _hvp(has_aux, e, direction):
 @overload
 def hvp(f: OfFirst[X], argnums: Literal[0] = 0, has_aux: Literal[False] = False) -> Transformed[X]: ...
 @overload
+def hvp(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None) -> Transformed[Any]: ...
 def hvp(
-    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *,
-    argnum: Argnums | None = None,
-) -> Transformed[Any]: ...
-def hvp(
-    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *,
-    argnum: Argnums | None = None, kernel: None = None,
+    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None, kernel: None = None
 ) -> Transformed[Any]:
     """Make a function that returns products of the Hessian of `f` with directions.
 
@@ -477,8 +452,7 @@ def hvp(
 def gnvp(model: OfFirst[X], loss: Callable[..., Any] | None = None, argnums: Literal[0] = 0) -> Transformed[X]: ...
 @overload
 def gnvp(
-    model: Callable[..., Any], loss: Callable[..., Any] | None = None, argnums: Argnums = 0, *,
-    argnum: Argnums | None = None,
+    model: Callable[..., Any], loss: Callable[..., Any] | None = None, argnums: Argnums = 0, *, argnum: Argnums | None = None
 ) -> Transformed[Any]: ...
 def gnvp(
     model: Callable[..., Any], loss: Callable[..., Any] | None = None, argnums: Argnums = 0, *,
@@ -524,8 +498,8 @@ def gnvp(
     >>> product(np.array([1.0, 3.0]), np.array([1.0, 1.0]))
     array([ 4., 36.])
     """
-    if loss is not None and not callable(loss):
-        raise StructureError(f"expected a function as loss, got {type(loss).__name__}")
+    if loss is not None:
+        check_function(loss, " as loss")
     return CurvatureProduct(model, chosen(argnums, argnum, kernel), functools.partial(_gnvp, loss))
 
 

@@ -36,6 +36,7 @@ from ..common.host_functions import host_function
 from ..common.keywords import answers
 from ..common.tree import flatten, rearranged, unflatten
 from ..common.uninterrupted import imported
+from .argnums import check_function
 from .forward import jvp
 from .functional import grad, value_and_grad
 from .jacobians import jacobian, vjp
@@ -84,8 +85,7 @@ class _Solution:
     """
 
     def __init__(self, residual, solve, linear, tolerance, name):
-        if not callable(residual):
-            raise StructureError(f"expected a function, got {type(residual).__name__}")
+        check_function(residual)
         if linear not in LINEAR:
             raise OptionError(f"linear={linear!r}: choose one of {', '.join(LINEAR)}")
         self.residual, self.solve, self.linear, self.tolerance, self.name = residual, solve, linear, tolerance, name
@@ -154,13 +154,8 @@ class _Solution:
         return live or floats
 
     def _of_parameters(self, x, parameters, floats):
-        def function(*live):
-            full = list(parameters)
-            for k, p in zip(floats, live):
-                full[k] = p
-            return self.of_vector(x, *full)
-
-        return function
+        """The residual as a function of these parameters."""
+        return lambda *live: self.of_vector(x, *(dict(enumerate(parameters)) | dict(zip(floats, live))).values())
 
     def _jvp(self, tangents, x, start, *parameters):
         floats = [k for k in self._floats(parameters) if tangents[1 + k] is not None]
@@ -172,10 +167,8 @@ class _Solution:
         floats = self._floats(parameters)
         weights = self._solved(x, parameters, g, True)
         _, pull = vjp(self._of_parameters(x, parameters, floats), *(parameters[k] for k in floats))
-        gradients = [None] * (1 + len(parameters))
-        for k, part in zip(floats, pull(weights)):
-            gradients[1 + k] = -part
-        return tuple(gradients)
+        gradients = dict(zip(floats, pull(weights)))
+        return (None, *[-gradients[k] if k in gradients else None for k in range(len(parameters))])
 
     def _solved(self, x, parameters, b, transposed):
         """The solution of the linear system with J, or with its transpose."""
@@ -337,8 +330,7 @@ def fixed_point(
     >>> round(tg.derivative(lambda e: kepler(e, 1.0))(0.1), 6)
     0.929061
     """
-    if not callable(g):
-        raise StructureError(f"expected a function, got {type(g).__name__}")
+    check_function(g)
 
     def residual(x, *args):
         old, structure = flatten(x)
@@ -408,10 +400,8 @@ def argmin(
         parameters, both = flatten(arguments)[0], value_and_grad(objective)
         minimum = optimize.minimize(lambda x: both(np.array(x), *parameters), joined(x0), jac=True, method=method or "BFGS")
         better = _by_scipy(solution, solution.container(minimum.x), arguments, None)
-        if float(np.max(np.abs(better.fun), initial=0.0)) < float(np.max(np.abs(both(minimum.x, *parameters)[1]), initial=0.0)):
-            # Newton steps may lead away to another stationary point.
-            if both(better.x, *parameters)[0] <= minimum.fun + 1e-9 * max(1.0, abs(minimum.fun)):
-                return better
-        return minimum
+        closer = float(np.max(np.abs(better.fun), initial=0.0)) < float(np.max(np.abs(both(minimum.x, *parameters)[1]), initial=0.0))
+        # Newton steps may lead away to another stationary point.
+        return better if closer and both(better.x, *parameters)[0] <= minimum.fun + 1e-9 * max(1.0, abs(minimum.fun)) else minimum
 
     return _Solution(grad(f), _chosen(solver, f, by_minimizing, args), linear, tol, _name(f))(x0, args)

@@ -9,12 +9,14 @@ every ``.grad`` stay as they are.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
 from ..array.differentiable import Differentiable
+from ..array.inplace import unshared
 from ..array.objects import operand
 from ..array.record import normalise, tracked
 from ..array.tensor import Tensor
@@ -27,8 +29,9 @@ from ..common.tree import alike, conjugated, flatten, leaf_names, own, rearrange
 from ..program.evaluation import Evaluation, on_tensors
 from ..program.sweeps import StoreWalk
 from ..tape.store import thread_state
+from .argnums import check_given
 from .contents import Contents
-from .forward import columns
+from .forward import by_passes
 from .functional import chosen
 from .transformed import OfDirections, Transformed
 
@@ -40,17 +43,23 @@ X = TypeVar("X", bound=Any)
 MODES = ("auto", "forward", "reverse")
 
 
+def arranged(container, structure, what, of):
+    """The leaves of what is to be a container of `structure`, in its order; a list may stand for a tuple, and one leaf for another container of one."""
+    leaves, found = flatten(container)
+    if len(leaves) == structure.count == 1 or alike(found, structure):
+        return leaves
+    leaves = rearranged(leaves, found, structure)
+    if leaves is None:
+        raise StructureError(f"{what} is {found}, but {of} is {structure}")
+    return leaves
+
+
 def _fitted(container, structure, ports, what, of):
     """Seeds for `ports`, in a container of `structure`: tensors that carry a derivative as they are, others as normalised values."""
-    leaves, seed_structure = flatten(container)
-    if seed_structure != structure and len(leaves) == len(ports) == 1:
-        seed_structure = structure
-    if len(leaves) != len(ports):
-        raise SeedShapeError(f"{what}: {of} has {len(ports)} parts but the seed has {len(leaves)}")
-    leaves = leaves if alike(seed_structure, structure) else rearranged(leaves, seed_structure, structure)
-    if leaves is None:
-        raise StructureError(f"{what} is {seed_structure} but {of} is {structure}")
-    seeds = []
+    count, seeds = flatten(container)[1].count, []
+    if count != len(ports):
+        raise SeedShapeError(f"{what}: {of} has {len(ports)} parts but the seed has {count}")
+    leaves = arranged(container, structure, what, of)
     for p, seed, name in zip(ports, leaves, leaf_names(structure)):
         seed = operand(seed)
         live = isinstance(seed, Differentiable) and tracked(seed)
@@ -70,11 +79,9 @@ def _pulled(e, cotangent):
 def _pushed(e, *tangents):
     if len(tangents) != len(e.structures):
         raise StructureError(f"the function was linearized at {len(e.structures)} arguments but got {len(tangents)} tangents")
-    seeds, at, inputs = [], 0, e.inputs
+    seeds, inputs = [], iter(e.inputs)
     for k, (tangent, structure) in enumerate(zip(tangents, e.structures)):
-        ports = inputs[at : at + structure.count]
-        seeds += _fitted(tangent, structure, ports, f"tangent {k}", f"argument {k}")
-        at += structure.count
+        seeds += _fitted(tangent, structure, [next(inputs) for _ in range(structure.count)], f"tangent {k}", f"argument {k}")
     return unflatten(e.structure, e.push(seeds))
 
 
@@ -209,12 +216,8 @@ def linearize(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R]]:
 @overload
 def jacrev(f: Between[X, R], argnums: Literal[0] = 0) -> Jacobian[X, R]: ...
 @overload
-def jacrev(
-    f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None
-) -> Transformed[Any]: ...  # fmt: skip
-def jacrev(
-    f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: None = None
-) -> Transformed[Any]:
+def jacrev(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None) -> Transformed[Any]: ...
+def jacrev(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: None = None) -> Transformed[Any]:
     """Make a function that returns the Jacobian of `f`, by reverse mode; see `jacobian`.
 
     Parameters
@@ -240,9 +243,7 @@ def jacrev(
 
 
 @overload
-def jacobian(
-    f: Between[X, R], argnums: Literal[0] = 0, mode: Mode = "auto", explain: bool = False
-) -> Jacobian[X, R]: ...
+def jacobian(f: Between[X, R], argnums: Literal[0] = 0, mode: Mode = "auto", explain: bool = False) -> Jacobian[X, R]: ...
 @overload
 def jacobian(
     f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", explain: bool = False, *,
@@ -301,9 +302,6 @@ def jacobian(
     array([[2., 1., 0.],
            [0., 3., 2.]])
     """
-    if mode not in MODES:
-        raise OptionError(f"mode={mode!r} is not one of {', '.join(MODES)}")
-
     argnums = chosen(argnums, argnum, kernel)
     if holomorphic:
         return HolomorphicJacobian(RealPart(f), argnums, mode, explain)
@@ -319,7 +317,9 @@ if TYPE_CHECKING:
 class JacobianFunction(OfDirections):
     """What `jacobian` returns."""
 
-    def __init__(self, function, argnums, mode, explain):
+    def __init__(self, function, argnums, mode, explain=False):
+        if mode not in MODES:
+            raise OptionError(f"mode={mode!r} is not one of {', '.join(MODES)}")
         self._mode, self._explain = mode, explain
         super().__init__(function, argnums)
 
@@ -334,11 +334,8 @@ class JacobianFunction(OfDirections):
 class HolomorphicJacobian(JacobianFunction):
     """The conjugate of that of the real part."""
 
-    def _planned(self, kept, structure):
-        return None
-
-    def _answered(self, args, kwargs):
-        return conjugated(super()._answered(args, kwargs))
+    def body(self, e):
+        return conjugated(super().body(e))
 
 
 @overload
@@ -388,14 +385,18 @@ class _Jacfwd(JacobianFunction):
     """What `jacfwd` returns: passes on dual numbers, and under `jit` the columns of a recording."""
 
     def __init__(self, function, argnums):
-        super().__init__(function, argnums, "forward", False)
-        self._plainly = columns(self.__wrapped__, self._argnums[0] if self._one else self._argnums)
+        super().__init__(function, argnums, "forward")
 
     def _answered(self, args, kwargs):
-        return self._plainly(*args, **kwargs) if self._jit is None and self._of_arrays(args) else super()._answered(args, kwargs)
+        return self._by_passes(args, kwargs) if self._jit is None and self._of_arrays(args) else super()._answered(args, kwargs)
 
     def _inside(self, args, kwargs):
-        return self._plainly(*args, **kwargs) if self._of_arrays(args) else super()._inside(args, kwargs)
+        return self._by_passes(args, kwargs) if self._of_arrays(args) else super()._inside(args, kwargs)
+
+    def _by_passes(self, args, kwargs):
+        check_given(self._argnums, args)
+        jacobians = [unshared(functools.partial(by_passes, self.__wrapped__, k), args, kwargs, (k,)) for k in self._argnums]
+        return jacobians[0] if self._one else tuple(jacobians)
 
     def _of_arrays(self, args):
         """Whether no argument that is differentiated is a container: the passes are for one array."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..array.differentiable import Differentiable
 from ..array.dual import Dual, as_float, check_tangent, running
-from ..array.record import tracked
+from ..array.record import nesting_error, tracked
 from ..array.recorded import Recorded
 from ..array.series import Calls, Series, series_of
 from ..autograd import nested
@@ -111,8 +111,9 @@ def _alone(fun, primals, series, order):
 def _evaluated(fun, primals, series, order):
     with on_tensors(fun, primals, range(len(primals)), {}) as e:
         e.check()
-        e.walk.refuse_duals()
         value, results = e.out(e.value()), e.walk.results
+        if Dual in map(type, results):
+            raise nesting_error("a dual number that the function uses without having it as an argument")
         depends = any(tracked(c) for terms in series for c in terms)
         factorials = list(itertools.accumulate(range(1, order + 1), lambda f, k: f * k, initial=1.0))[1:]
         seeds = [[c * (1.0 / f) for c, f in zip(terms, factorials)] for terms in series]
@@ -152,7 +153,7 @@ def _walk(stretch, slots, known, order, recording):
         if read is None or not any(o in known for _, o in read.slots):
             continue
         operands, result = operands_of(read)
-        values = [*operands, result] if recording else [_plain(x) for x in (*operands, result)]
+        values = [*operands, result] if recording else [Recorded(x.a._v) if isinstance(x.a, Differentiable) else x for x in (*operands, result)]
         of = dict(read.slots)
         with naming(read.row, stretch, slot), Calls() as table:
             if read.row.primitive is not None:
@@ -172,7 +173,3 @@ def _walk(stretch, slots, known, order, recording):
 def _given(terms):
     """The coefficients of an operand by order; None for a constant."""
     return terms and (lambda k: None if k > len(terms) or terms[k - 1] is None else Recorded(terms[k - 1]))
-
-
-def _plain(x):
-    return Recorded(x.a._v) if isinstance(x.a, Differentiable) else x

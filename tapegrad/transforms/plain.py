@@ -13,7 +13,6 @@ from ..array.leaving import clarify
 from ..array.record import normalise
 from ..array.tensor import Tensor
 from ..autograd.backward import sweep_back, sweep_straight
-from ..autograd.hooks import accumulate
 from ..autograd.recording import check_number, check_result, differentiable, refuse_captured, refuse_outer
 from ..common.dtypes import in_another_order
 from ..common.errors import StructureError
@@ -204,8 +203,7 @@ def _by_pass(roots, variables):
     """The same by a pass on whose way others may wait."""
     seeds = [1.0 if type(t._v) is float else np.ones(t.shape, t.dtype) for t in roots]
     swept = sweep_back(roots, seeds, False, variables)
-    for t, value in swept.retained_alive():
-        accumulate(t, value)
+    swept.accumulate_retained()
     return [swept.requested.get(id(t), _zero(t._v)) for t in variables]
 
 

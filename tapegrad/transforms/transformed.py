@@ -34,10 +34,11 @@ from ..array.typing import Unknown
 from ..autograd import nested
 from ..common.errors import HigherOrderError, StructureError, TapeMismatchError
 from ..common.tree import flatten
+from ..common.uninterrupted import cached_property
 from ..program.evaluation import Evaluation, applied
 from ..tape.places import placed_name
 from ..tape.store import thread_state
-from .argnums import check_given, resolved
+from .argnums import check_function, check_given, resolved
 from .keep import kept
 from .replay.answers import MISS, values_of, written
 from .replay.directions import of_directions
@@ -98,11 +99,11 @@ class Transformed(Generic[R]):
         with contextlib.suppress(AttributeError, KeyError):
             if operator.attrgetter(self.__qualname__)(sys.modules[self.__module__]) is self:
                 return self.__qualname__
-        return _made, (type(self), *self._made_of)
+        args, kwargs = self._made_of
+        return functools.partial(type(self), *args, **kwargs), ()
 
     def __init__(self, function, argnums, has_aux=False, scalar=True):
-        if not callable(function):
-            raise StructureError(f"expected a function to differentiate, got {type(function).__name__}")
+        check_function(function, " to differentiate")
         # What is under jit, whatever is made of it is.
         self._jit = options_of(function)
         if isinstance(function, Jitted):
@@ -121,10 +122,15 @@ class Transformed(Generic[R]):
         """What runs or replays the function: made when it is first asked for, which inside of another derivative it is not."""
         return self._replays if self._replays is not None else vars(self).setdefault("_replays", self._made_replayed())
 
+    @cached_property
+    def _function(self):
+        """What is evaluated and recorded: the function, or what is made of it."""
+        return self.__wrapped__
+
     def _made_replayed(self):
         from .replay.function import Replayed  # it loads what replays
 
-        return Replayed(self.__wrapped__, self._argnums, self._has_aux, self._scalar, jit=self._jit, planned=self._planned)
+        return Replayed(self._function, self._argnums, self._has_aux, self._scalar, jit=self._jit, planned=self._planned)
 
     def _planned(self, kept, structure):
         """How calls like the last one are answered (`Replayed`), or None."""
@@ -139,6 +145,11 @@ class Transformed(Generic[R]):
         more = kwargs or len(args) > len(self._argnums) + self._ahead
         answer = unshared(self._somewhere, args, kwargs, self._numbers) if more else self._somewhere(args, kwargs)
         return answer if self._jit is None else self._looked_at(answer, args, kwargs)
+
+    def _inside(self, args, kwargs):
+        """The answer on the tensors that are there: what the `body` of the transformation computes of the evaluation."""
+        check_given(self._argnums, args)
+        return applied(self.body, self._function, args, self._argnums, kwargs, self._one)
 
     def _looked_at(self, answer, args, kwargs):
         """`answer`; where numbers that are not finite are looked for (`detect_anomaly`) and a recording has given one, the function is run plainly."""
@@ -331,10 +342,6 @@ class OfDirections(Transformed[Any]):
     def _planned(self, kept, structure):
         return of_directions(kept, lambda walk: self.body(self._evaluation(walk, structure)))
 
-    def _inside(self, args, kwargs):
-        check_given(self._argnums, args)
-        return applied(self.body, self._replayed.function, args, self._argnums, kwargs, self._one)
-
 
 def bound(function, thing):
     """`function` as a method of `thing`."""
@@ -353,8 +360,8 @@ def options_of(function):
 def under_jit(function, options):
     """`function` recorded: a transformation made anew, or a `Jitted`."""
     if isinstance(function, Jitted) or not isinstance(function, Transformed):
-        return Jitted(getattr(function, "__wrapped__", function) if isinstance(function, Jitted) else function, options)
-    return of_another(function, lambda inner: under_jit(inner, options) if isinstance(inner, Jitted) else Jitted(inner, options))
+        return Jitted(function, options)
+    return of_another(function, lambda inner: Jitted(inner, options))
 
 
 def not_under_jit(function):
@@ -368,7 +375,3 @@ def of_another(function, change):
     """The transformation `function`, made anew of what `change` makes of its function."""
     (inner, *args), kwargs = function._made_of
     return type(function)(change(inner), *args, **kwargs)
-
-
-def _made(kind, args, kwargs):
-    return kind(*args, **kwargs)

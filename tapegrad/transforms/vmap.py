@@ -19,7 +19,7 @@ from ..common.keywords import answers
 from ..common.tree import beside, flatten, flatten_result, leaf_names, unflatten
 from ..program.finish import depends
 from ..tape.places import function_name
-from .argnums import is_number
+from .argnums import check_function, is_number
 from .forward import recorded
 from .loops import plain
 from .loops.body import restoring, state_of
@@ -73,8 +73,7 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callab
            [0.   , 0.42 ],
            [0.542, 0.   ]])
     """
-    if not callable(fun):
-        raise StructureError(f"expected a function for tg.vmap, got {type(fun).__name__}")
+    check_function(fun, " for tg.vmap")
 
     @functools.wraps(fun, updated=())
     def mapped(*args: Any, **kwargs: Any) -> Any:

@@ -211,6 +211,4 @@ def stop_gradient(thing: T) -> T:
         return trees.map(stop_gradient, thing)
     if isinstance(thing, dict):
         return type(thing)((key, stop_gradient(value)) for key, value in thing.items())
-    if isinstance(thing, (tuple, list)):
-        return type(thing)(map(stop_gradient, thing))
-    return thing
+    return type(thing)(map(stop_gradient, thing)) if isinstance(thing, (tuple, list)) else thing

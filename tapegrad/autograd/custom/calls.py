@@ -18,10 +18,12 @@ class Call:
     Attributes
     ----------
     template : tuple
-        For each positional argument: the number of the operand that holds it, or
+        For each positional argument, or leaf of one: the number of the operand that holds it, or
         `Fixed` with the argument itself.
     static : dict
         Keyword arguments.
+    form : Structure or None
+        Of the tuple of positional arguments, if some are containers of tensors.
     outputs : tuple of Output
     several : Structure or None
         Of the results, if they are a container.
@@ -36,14 +38,14 @@ class Call:
     rules : tapegrad.program.through.Rules or None
     """
 
-    __slots__ = ("template", "static", "outputs", "several", "context", "nbytes", "why", "recorded", "rules")
+    __slots__ = ("template", "static", "form", "outputs", "several", "context", "nbytes", "why", "recorded", "rules")
 
     # What the tape's bookkeeping reads from an array.
     shape = strides = ()
     dtype = np.dtype(object)
 
-    def __init__(self, template, static):
-        self.template, self.static = template, static
+    def __init__(self, template, static, form=None):
+        self.template, self.static, self.form = template, static, form
         self.outputs, self.several, self.context, self.nbytes = (), None, None, 0
         self.why, self.recorded, self.rules = "", None, None
 
@@ -53,8 +55,12 @@ class Call:
         return max((t for t in self.template if type(t) is not Fixed), default=0)
 
     def arguments(self, values):
-        """The positional arguments, from the values of the operands (this call first)."""
+        """The leaves of the positional arguments, from the values of the operands (this call first)."""
         return [t.value if type(t) is Fixed else values[t] for t in self.template]
+
+    def contained(self, leaves):
+        """The positional arguments, or what there is for each of their leaves in their containers."""
+        return leaves if self.form is None else unflatten(self.form, leaves)
 
 
 class Fixed:
@@ -131,11 +137,6 @@ def unpacked(whole, call):
     return unflatten(call.several, parts_of(whole, call)) if call.several and whole is not None else whole
 
 
-def holds_complex(structure):
-    """Whether there are complex numbers in a container of this structure."""
-    return structure.kind is complex or any(map(holds_complex, structure.parts))
-
-
 def leaves_like(thing, structure):
     """The leaves of a derivative of a container of this structure; None if it is another container.
 
@@ -159,6 +160,11 @@ def parts_of(whole, call):
         part = _cast(np.reshape(part, o.shape) if len(o.shape) != 1 else part, o.dtype)
         parts.append(part if isinstance(part, Differentiable) else normalise(part))
     return parts
+
+
+def is_float(thing):
+    """Whether a thing is a float or an array of floats."""
+    return isinstance(thing, float) or isinstance(thing, (np.ndarray, np.generic)) and thing.dtype.kind == "f"
 
 
 def zero_tangent(argument):

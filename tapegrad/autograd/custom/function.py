@@ -16,7 +16,7 @@ from ...array.differentiable import Differentiable
 from ...array.record import tracked
 from ...common.errors import HigherOrderError, MissingRuleError, RuleError, noted
 from ...common.tree import flatten
-from .calls import Fixed, handed, parts_of
+from .calls import Fixed, handed, is_float, parts_of
 from .primitives import Primitive
 
 
@@ -59,9 +59,7 @@ class _View:
     """A context for one run of a rule: attributes of the call's context, saved arrays from the tape."""
 
     def __init__(self, context, arguments, results):
-        saved = []
-        for kind, item in context._saved:
-            saved.append(arguments[item] if kind == "argument" else results[item] if kind == "result" else item)
+        saved = [arguments[item] if kind == "argument" else results[item] if kind == "result" else item for kind, item in context._saved]
         self.__dict__.update({k: v for k, v in vars(context).items() if not k.startswith("_")})
         self.saved_tensors = tuple(handed(saved, None))
 
@@ -73,6 +71,10 @@ class _Within(noted):
         super().__exit__(kind, error, trace)
         if isinstance(error, AttributeError) and isinstance(error.obj, (np.ndarray, np.generic, float)):
             error.add_note(f"tapegrad: a Function is given plain arrays and floats; write x = tg.as_tensor(x) first for x.{error.name}")
+
+
+#: The methods that are the rules of a kind.
+_METHODS = {"vjp": "backward", "jvp": "jvp"}
 
 
 class FunctionPrimitive(Primitive[Any]):
@@ -114,32 +116,26 @@ class FunctionPrimitive(Primitive[Any]):
         return f"ctx.{[*others, 'saved_tensors'][0]} holds what forward computed" if others or arrays else ""
 
     def _keeps(self, call):
-        kept = {0}
-        for kind, item in call.context._saved:
-            if kind == "argument" and type(call.template[item]) is not Fixed:
-                kept.add(call.template[item])
-            elif kind == "result":
-                kept.add(-1)
-        return tuple(sorted(kept))
+        saved = [call.template[item] if kind == "argument" else -1 for kind, item in call.context._saved if kind != "array"]
+        return tuple(sorted({0, *[number for number in saved if type(number) is not Fixed]}))
 
     # -- rules ------------------------------------------------------------------------
     def rule_name(self, kind):
-        return f"{self.name}.{'backward' if kind == 'vjp' else 'jvp'}"
+        return f"{self.name}.{_METHODS[kind]}"
 
     def has_rule(self, kind):
-        name = "backward" if kind == "vjp" else "jvp"
-        return getattr(self.cls, name) is not getattr(Function, name)
+        return getattr(self.cls, _METHODS[kind]) is not getattr(Function, _METHODS[kind])
 
     def _giving(self, kind):
-        return f"a static method {self.name}.{'backward(ctx, *gradients)' if kind == 'vjp' else 'jvp(ctx, *tangents)'}"
+        return f"a static method {self.rule_name(kind)}(ctx, *{'gradients' if kind == 'vjp' else 'tangents'})"
 
     def _without_rules(self):
         return f"{self.name} has neither a backward nor a jvp method; write backward(ctx, *gradients)"
 
     def _numbers(self, call):
         """The names in the context of what may depend on the values of arguments."""
-        kept = [name for name, value in vars(call.context).items() if not name.startswith("_") and _is_number(value)]
-        saved = any(kind == "array" and _is_number(item) for kind, item in call.context._saved)
+        kept = [name for name, value in vars(call.context).items() if not name.startswith("_") and is_float(value)]
+        saved = any(kind == "array" and is_float(item) for kind, item in call.context._saved)
         return [*kept, "saved_tensors"] if saved else kept
 
     def _cotangents(self, call, arguments, parts, result, likes, recorded=False):
@@ -154,17 +150,12 @@ class FunctionPrimitive(Primitive[Any]):
     def _by_rule(self, kind, call, given, arguments, result):
         context = _View(call.context, arguments, None if result is None else parts_of(result, call))
         with _Within(f"raised in {self.rule_name(kind)}"):
-            return (self.cls.backward if kind == "vjp" else self.cls.jvp)(context, *handed(given, None))
+            return getattr(self.cls, _METHODS[kind])(context, *handed(given, None))
 
     def push(self, call, arguments, tangents, result):
         if self._numbers(call) and any(isinstance(x, Differentiable) and tracked(x) for x in (*arguments, result)):
             self._refuse_second()
         return super().push(call, arguments, tangents, result)
-
-
-def _is_number(item):
-    """Whether an item that a context keeps may depend on the values of arguments: a float or an array of floats."""
-    return isinstance(item, (float, np.floating)) or isinstance(item, np.ndarray) and item.dtype.kind == "f"
 
 
 def _settled(context, inputs, results, call, arguments):

@@ -15,6 +15,7 @@ selection for each.  `tapegrad.autograd.custom.transposing` makes the rule that 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -28,25 +29,11 @@ from ...array.traces import computed
 from ...common.dtypes import plain_array
 from ...common.errors import ComplexOperandError, DtypeError, HigherOrderError, MissingRuleError, RuleError, noted
 from ...common.keywords import signature_of
-from ...common.tree import LEAF, Structure, flatten, leaf_names, unflatten
+from ...common.tree import LEAF, Structure, flatten, holds_complex, leaf_names, unflatten
 from ...common.tree import parts_of as things_of
 from ...rules.table import Row
 from ...tape.places import function_name
-from .calls import (
-    Call,
-    Fixed,
-    Output,
-    fitted,
-    handed,
-    hidden,
-    holds_complex,
-    leaves_like,
-    like_of,
-    packed,
-    parts_of,
-    unpacked,
-    zero_tangent,
-)
+from .calls import Call, Fixed, Output, fitted, handed, hidden, leaves_like, like_of, packed, parts_of, unpacked, zero_tangent
 
 R = TypeVar("R")
 Rule = TypeVar("Rule", bound=Callable[..., Any])
@@ -73,8 +60,6 @@ class Primitive(Generic[R]):
         self.name = name or function_name(function)
         #: By kind, "vjp" and "jvp".
         self.rules: dict[str, Callable[..., Any]] = {}
-        #: As a primitive of leaves, by the form of arguments that are containers.
-        self.by_form: dict[Structure, OfLeaves] = {}
         self.row = self._row()
 
     def _row(self):
@@ -118,9 +103,12 @@ class Primitive(Generic[R]):
     # -- calling --------------------------------------------------------------------
     def __call__(self, *args: Any, **static: Any) -> Any:
         args = tuple([joined(a) for a in args])
-        containers = hidden(self.name, args, static, refused=not self.of_containers)
+        containers, form = hidden(self.name, args, static, refused=not self.of_containers), None
         if containers:
-            return _of_leaves(self, args, static, containers)
+            leaves, parts = zip(*[flatten(a) if k in containers else ([a], LEAF) for k, a in enumerate(args)])
+            args, form = tuple(itertools.chain(*leaves)), Structure(tuple, (None,) * len(args), parts)
+            # Of a class that is a list, tuple or dict, and no container.
+            hidden(f"{self.name}, of the leaves of its arguments", args, {}, refused=True)
         if not any(isinstance(a, Differentiable) for a in args):
             output = self._direct(args, static)
             if any(map(tracked, things_of(output, Differentiable))):
@@ -134,7 +122,7 @@ class Primitive(Generic[R]):
                 template.append(len(operands))
             else:
                 template.append(Fixed(a.copy() if isinstance(a, np.ndarray) else a))
-        call = Call(tuple(template), static)
+        call = Call(tuple(template), static, form)
         values = [call, *(a._v if isinstance(a, Differentiable) else a for a in operands)]
         arguments = call.arguments(values)
         results = computed(self._compute, (call, arguments, [tracked(a) for a in args]), operands)
@@ -155,7 +143,7 @@ class Primitive(Generic[R]):
         return self._note_results(call, self._output(call, handed(arguments, self.function)))
 
     def _output(self, call, arguments):
-        return self.function(*arguments, **call.static)
+        return self.function(*call.contained(arguments), **call.static)
 
     def kept(self, call):
         """What a rule is handed besides arguments and result that may be other at other points, in words; empty if nothing is."""
@@ -189,13 +177,10 @@ class Primitive(Generic[R]):
         if trace is not None and len(floats) < len(results):
             trace.cannot = f"the custom primitive {self.name!r} has results that are no floats, which would stay as they are"
         if not floats:
-            tensors = [plain(normalise(r)) for r in results]
-            return unflatten(call.several or LEAF, tensors)
+            return unflatten(call.several or LEAF, [plain(normalise(r)) for r in results])
         value = packed(floats) if call.several else normalise(floats[0])
-        attrs = (("keeps", self._keeps(call)),)
         live = [] if trace is None or not self.replayed else self._through(trace, call, operands, value)
-        whole = apply(self.row, (call, *operands, *live), attrs, value=value)
-        return unpacked(whole, call)
+        return unpacked(apply(self.row, (call, *operands, *live), (("keeps", self._keeps(call)),), value=value), call)
 
     def _through(self, trace, call, operands, value):
         """The value of the instruction as instructions of the recording, in a list; empty if Python is to be called for it."""
@@ -232,7 +217,7 @@ class Primitive(Generic[R]):
         tuple
             The value of the instruction, and the new `Call`.
         """
-        call = Call(recorded.template, recorded.static)
+        call = Call(recorded.template, recorded.static, recorded.form)
         wanted = [False if type(t) is Fixed else needed[t - 1] for t in call.template]
         results = self._compute(call, call.arguments([call, *values]), wanted)
         return np.asarray(packed(results) if call.several else results[0]), call
@@ -275,7 +260,7 @@ class Primitive(Generic[R]):
         contributions = {}
         for k, (number, c, like) in enumerate(zip(call.template, cotangents, likes)):
             if like is not None and c is not None:
-                what = f"{self.rule_name('vjp')} returned, for {self._argument(k)},"
+                what = f"{self.rule_name('vjp')} returned, for {self._argument(call, k)},"
                 contributions[number] = fitted(c, like, what, recorded)
         return contributions
 
@@ -314,29 +299,36 @@ class Primitive(Generic[R]):
 
     def _by_rule(self, kind, call, given, arguments, result):
         """What the rule of this kind returns for cotangents of the results, or for tangents of the arguments, arrays or tensors."""
-        if kind == "jvp":
-            first = tuple(zero_tangent(a) if t is None else t for a, t in zip(arguments, given))
-        else:
-            first = unflatten(call.several, given) if call.several else given[0]
         rule = self.rules[kind]
+        if kind == "jvp":
+            first = call.contained(tuple(handed([zero_tangent(a) if t is None else t for a, t in zip(arguments, given)], rule)))
+        else:
+            (first,) = handed([unflatten(call.several, given) if call.several else given[0]], rule)
+        (result,), arguments = handed([unpacked(result, call)], rule), call.contained(handed(arguments, rule))
         with noted(f"raised in {self.rule_name(kind)}"):
-            return rule(*handed([first, unpacked(result, call), *arguments], rule), **call.static)
+            return rule(first, result, *arguments, **call.static)
 
     def _run_vjp(self, call, arguments, parts, result):
-        """The VJP rule on cotangents `parts`: one cotangent per positional argument."""
-        return self._counted(self._by_rule("vjp", call, parts, arguments, result), len(call.template), "vjp")
-
-    def _counted(self, cotangents, count, kind):
-        if not isinstance(cotangents, (tuple, list)):
-            cotangents = (cotangents,)
-        if len(cotangents) != count:
+        """The VJP rule on cotangents `parts`: one cotangent per leaf of the positional arguments."""
+        cotangents, name = self._by_rule("vjp", call, parts, arguments, result), self.rule_name("vjp")
+        cotangents = cotangents if isinstance(cotangents, (tuple, list)) else (cotangents,)
+        structures = (LEAF,) * len(call.template) if call.form is None else call.form.parts
+        if len(cotangents) != len(structures):
             raise RuleError(
-                f"{self.rule_name(kind)} returned {len(cotangents)} cotangents for {count} positional arguments; return a "
+                f"{name} returned {len(cotangents)} cotangents for {len(structures)} positional arguments; return a "
                 "tuple with one for each, None where there is none"
             )
-        return [joined(c) for c in cotangents]
+        leaves = []
+        for k, (c, part) in enumerate(zip(cotangents, structures)):
+            found = [joined(c)] if part is LEAF else [None] * part.count if c is None else leaves_like(c, part)
+            if found is None:
+                raise RuleError(f"{name} returned, for argument {k}, {flatten(c, none=True)[1]}; return a container like it, {part}")
+            leaves += found
+        return leaves
 
-    def _argument(self, k):
+    def _argument(self, call, k):
+        if call.form is not None:
+            return f"argument {leaf_names(call.form)[k][1:].replace(']', '', 1)}"
         names = [*signature_of(self.function).parameters][self._skipped :]
         return f"argument {k} ({names[k]!r})" if k < len(names) else f"argument {k}"
 
@@ -390,59 +382,15 @@ class Primitive(Generic[R]):
         leaves = leaves_like(tangents, call.several) if call.several else [tangents]
         if leaves is None:
             raise RuleError(f"{name} returned tangents {flatten(tangents, none=True)[1]} for results {call.several}; return a container like it")
-        checked = []
-        for t, o, leaf in zip(map(joined, leaves), call.outputs, leaf_names(call.several or LEAF)):
-            if o.value is not None or t is None:
-                checked.append(None)
-                continue
-            if np.shape(t) != o.shape:
+        checked = [None if o.value is not None else joined(t) for t, o in zip(leaves, call.outputs)]
+        for t, o, leaf in zip(checked, call.outputs, leaf_names(call.several or LEAF)):
+            if t is not None and np.shape(t) != o.shape:
                 raise RuleError(f"{name} returned a tangent of shape {np.shape(t)} for the result{leaf} of shape {o.shape}")
-            checked.append(t)
         return checked
 
 
 def _unwrapped(operand):
     return operand.a if isinstance(operand.a, Differentiable) else normalise(operand.a)
-
-
-def _of_leaves(whole, args, static, containers):
-    """Call the primitive `whole`, of which the arguments at the positions `containers` are containers."""
-    found = [flatten(a) if k in containers else ([a], LEAF) for k, a in enumerate(args)]
-    leaves = [leaf for leaves, _ in found for leaf in leaves]
-    # Of a class that is a list, tuple or dict, and no container.
-    hidden(f"{whole.name}, of the leaves of its arguments", leaves, {}, refused=True)
-    structure = Structure(tuple, (None,) * len(args), tuple(part for _, part in found))
-    made = whole.by_form.get(structure) or whole.by_form.setdefault(structure, OfLeaves(whole, structure))
-    return made(*leaves, **static)
-
-
-class OfLeaves(Primitive[Any]):
-    """A primitive `whole` of containers, of form `structure`, as one of their leaves."""
-
-    def __init__(self, whole, structure):
-        self.whole, self.structure = whole, structure
-        super().__init__(lambda *leaves, **static: whole.function(*unflatten(structure, leaves), **static), whole.name)
-        self.rules = {"vjp": self._adjoints, "jvp": self._push}
-
-    def has_rule(self, kind):
-        return self.whole.has_rule(kind)
-
-    def _adjoints(self, g, result, *leaves, **static):
-        adjoints = self.whole.rules["vjp"](g, result, *unflatten(self.structure, leaves), **static)
-        parts = []
-        for k, (adjoint, part) in enumerate(zip(self._counted(adjoints, len(self.structure.parts), "vjp"), self.structure.parts)):
-            if adjoint is None:
-                parts += [None] * part.count
-                continue
-            found = leaves_like(adjoint, part)
-            if found is None:
-                form = flatten(adjoint, none=True)[1]
-                raise RuleError(f"{self.rule_name('vjp')} returned, for argument {k}, {form}; return a container like it, {part}")
-            parts += found
-        return tuple(parts)
-
-    def _push(self, tangents, result, *leaves, **static):
-        return self.whole.rules["jvp"](unflatten(self.structure, tangents), result, *unflatten(self.structure, leaves), **static)
 
 
 # -- rules that know which arguments are differentiated; in JAX's form: of residuals that a forward function returns, of primals with tangents --

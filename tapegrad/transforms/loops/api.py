@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ...array.differentiable import Differentiable
-from ...array.functions import concatenate
 from ...autograd.custom import stop_gradient
 from ...common.errors import StructureError, reason
 from ...common.tree import flatten, flatten_result, parts_of, unflatten
@@ -243,17 +242,14 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
 
 def _chosen(index, branches, operands):
     """The result of the branch of this number, as one instruction that has all branches."""
-    from .running import loop
+    from .running import once
 
     def iteration(number, _):
         return number, branches[int(number)](*operands), False
 
     index = index.astype(np.int64) if isinstance(index, Differentiable) else np.asarray(index, np.int64)
-    def recorded():
-        leaves, structure = flatten_result(loop(iteration, index, None, 1, False, 0, "a choice", [[k] for k in range(len(branches))])[1])
-        return unflatten(structure, [leaf[0] for leaf in leaves])
-
-    return restoring(branches, "a choice", recorded, lambda: branches[int(index)](*operands))
+    ways = [[k] for k in range(len(branches))]
+    return restoring(branches, "a choice", lambda: once(iteration, index, "a choice", ways), lambda: branches[int(index)](*operands))
 
 
 def map(f: Callable[[Any], Any], xs: Any) -> Any:  # noqa: A001  (its name in jax.lax)
@@ -330,17 +326,6 @@ def _prefixes(combined, leaves):
     rest = [x[2::2] for x in leaves]
     if len(rest[0]):
         rest = combined([x[: len(rest[0])] for x in odd], rest)
-    even = [_joined([x[:1], y]) for x, y in zip(leaves, rest)]
-    return [_woven(x, y) for x, y in zip(even, odd)]
-
-
-def _joined(parts):
-    return concatenate(parts) if any(isinstance(part, Differentiable) for part in parts) else np.concatenate(parts)
-
-
-def _woven(even, odd):
-    """The elements of two arrays in turns."""
-    whole = _joined([even, odd])
-    order = np.empty(len(whole), np.int64)
-    order[::2], order[1::2] = np.arange(len(even)), len(even) + np.arange(len(odd))
-    return whole[order]
+    # The first, and the rest, in turns with those at odd positions.
+    order = np.argsort([*range(0, count, 2), *range(1, count, 2)])
+    return [np.concatenate([x[:1], y, z])[order] for x, y, z in zip(leaves, rest, odd)]

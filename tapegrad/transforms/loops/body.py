@@ -96,12 +96,9 @@ class LeafLayout:
         for shape, char in self.leaves:
             shape = *rows, *shape
             count = math.prod(shape)
-            if not shape:
-                leaf = vector[at]
-            else:
-                leaf = vector if count == vector.size else vector[at : at + count]
-                if leaf.shape != shape:
-                    leaf = reshape(leaf, shape) if isinstance(leaf, Differentiable) else np.reshape(leaf, shape)
+            leaf = vector[at] if not shape else vector if count == vector.size else vector[at : at + count]
+            if leaf.shape != shape:
+                leaf = np.reshape(leaf, shape)
             leaves.append(as_dtype(leaf, char))
             at += count
         return leaves
@@ -126,9 +123,7 @@ def as_dtype(x, char):
     """`x`, of float64, in the dtype that it stands for."""
     if char == "d":
         return x
-    if not isinstance(x, Differentiable):
-        return x.astype(char)
-    if char == "f":
+    if char == "f" or not isinstance(x, Differentiable):
         return x.astype(char)
     return record_nondiff(HostFunction("cast", (np.dtype(char).str,)), (x,), np.asarray(x._v).astype(char))
 
@@ -140,9 +135,7 @@ def as_float64(leaf):
     small = leaf.dtype.kind not in "iu" or leaf.dtype.itemsize < 8 or np.abs(leaf) <= EXACT
     if not (small if leaf.ndim == 0 else np.all(small)):
         raise Unrecordable
-    if not isinstance(leaf, Differentiable):
-        return leaf.astype(np.float64)
-    return leaf if leaf.dtype.char == "d" else leaf.astype(np.float64)
+    return leaf if isinstance(leaf, Differentiable) and leaf.dtype.char == "d" else leaf.astype(np.float64)
 
 
 def _joined(parts):
@@ -256,7 +249,7 @@ def _as_it_is(tensor):
     return same
 
 
-def recorded(function, carry, element, values, captures, what):
+def recorded(function, carry, element, values, captures, what, keeping=0):
     """One iteration of a body, recorded.
 
     Parameters
@@ -283,94 +276,78 @@ def recorded(function, carry, element, values, captures, what):
         Of the result.
     stops : bool
     """
-    return _BodyRecorder(function, carry, element, captures, what).run(values)
-
-
-class _BodyRecorder:
-    def __init__(self, function, carry, element, captures, what):
-        self.function, self.carry, self.element, self.captures, self.what = function, carry, element, captures, what
-        self.keeping = 0
-
-    def run(self, values):
-        # Operations on tensors of the recordings around go the long way, which finds the body.
-        around = [(tape.store, tape.store.ident) for tape in thread_state().tapes if tape.store.trace is not None]
-        with Tape() as tape, enable_grad():
-            trace = BodyTrace(tape.store, self.captures)
-            trace.keeping = self.keeping
-            tape.store.reordered = any(layout is not None and layout.reordered for layout in (self.carry, self.element))
-            try:
-                for store, _ in around:
-                    store.ident = -1
-                path = self._run(trace, values)
-            finally:
-                trace.close()
-                for store, ident in around:
-                    store.ident = ident
-        if path is None:
-            # Once more, with the values kept that derivatives inside of the body take.
-            self.keeping = 1
-            return self.run(values)
-        return path
-
-    def _run(self, trace, values):
-        arguments = []
-        for layout, value in zip((self.carry, self.element), values):
-            if layout is None:
-                arguments.append(None)
-            else:
-                # Without elements there is nothing to enter.
-                vector = trace.enter(value) if layout.size else value
-                arguments.append(unflatten(layout.structure, layout.unpack(vector)))
-        before = flatten(arguments[0])
+    # Operations on tensors of the recordings around go the long way, which finds the body.
+    around = [(tape.store, tape.store.ident) for tape in thread_state().tapes if tape.store.trace is not None]
+    with Tape() as tape, enable_grad():
+        trace = BodyTrace(tape.store, captures)
+        trace.keeping = keeping
+        tape.store.reordered = any(layout is not None and layout.reordered for layout in (carry, element))
         try:
-            with clarified:
-                carry, result, stops = self.function(*arguments)
-        except (GradientError, LeaveTapeError):
-            if not (trace.cannot or trace.unkept and not self.keeping):
-                raise
-        if trace.unkept and not self.keeping:
-            return None
-        if trace.cannot:
-            raise Unrecordable
-        leaves = plain.fitting(before, carry, self.what)
-        results, shape = flatten_result(result)
-        for leaf in (*leaves, *results):
-            if leaf.__class__ is Dual:
-                raise Unrecordable
-        outer = [leaf for leaf in (*leaves, *results) if isinstance(leaf, Differentiable) and tracked(leaf) and leaf._t is not trace.store]
-        # What only passes through is an argument as well.
-        inner = {id(leaf): trace.here(leaf) for leaf in outer}
-        leaves, results = ([inner.get(id(leaf), leaf) for leaf in part] for part in (leaves, results))
-        self._compare(map(_described, leaves))
-        layout = LeafLayout([_described(leaf) for leaf in results], shape)
-        trace.parameters()
-        # Results are written where they stay; a carry is short, and often read as one.
-        outputs = [self.carry.pack(leaves), *map(as_float64, results)]
-        finished = finish(trace, outputs, [True] * len(trace.input_slots))
-        if trace.cannot or not Rules.closed(finished):
-            raise Unrecordable
-        return finished, trace.places, layout, bool(stops)
+            for store, _ in around:
+                store.ident = -1
+            path = _iteration(trace, function, carry, element, values, what)
+        finally:
+            trace.close()
+            for store, ident in around:
+                store.ident = ident
+    # Once more, with the values kept that derivatives inside of the body take, if there is none.
+    return path or recorded(function, carry, element, values, captures, what, 1)
 
-    def _compare(self, after):
-        promoted = {}
-        for k, (name, (shape, char), (_, before)) in enumerate(zip(leaf_names(self.carry.structure), after, self.carry.leaves)):
-            if np.dtype(before).kind != "f" and np.dtype(char).kind == "f":
-                promoted[k] = char
-            elif char != before and np.dtype(char).kind == np.dtype(before).kind == "f":
-                raise StructureError(
-                    f"{self.what} changes the dtype of the carry{name}: it was {shape} {np.dtype(before)} and is {shape} {np.dtype(char)}; a "
-                    "carry keeps its dtype"
-                )
-        if promoted:
-            raise DtypeWidened(promoted)
+
+def _iteration(trace, function, carry, element, values, what):
+    """The path, or None: `trace` has not kept values that derivatives inside of the body take."""
+    arguments = []
+    for layout, value in zip((carry, element), values):
+        # Without elements there is nothing to enter.
+        vector = trace.enter(value) if layout is not None and layout.size else value
+        arguments.append(None if layout is None else unflatten(layout.structure, layout.unpack(vector)))
+    before, unkept = flatten(arguments[0]), not trace.keeping
+    try:
+        with clarified:
+            after, result, stops = function(*arguments)
+    except (GradientError, LeaveTapeError):
+        if not (trace.cannot or trace.unkept and unkept):
+            raise
+    if trace.unkept and unkept:
+        return None
+    if trace.cannot:
+        raise Unrecordable
+    leaves = plain.fitting(before, after, what)
+    results, shape = flatten_result(result)
+    if Dual in map(type, (*leaves, *results)):
+        raise Unrecordable
+    outer = [leaf for leaf in (*leaves, *results) if isinstance(leaf, Differentiable) and tracked(leaf) and leaf._t is not trace.store]
+    # What only passes through is an argument as well.
+    inner = {id(leaf): trace.here(leaf) for leaf in outer}
+    leaves, results = ([inner.get(id(leaf), leaf) for leaf in part] for part in (leaves, results))
+    _compare(carry, map(_described, leaves), what)
+    layout = LeafLayout([_described(leaf) for leaf in results], shape)
+    trace.parameters()
+    # Results are written where they stay; a carry is short, and often read as one.
+    outputs = [carry.pack(leaves), *map(as_float64, results)]
+    finished = finish(trace, outputs, [True] * len(trace.input_slots))
+    if trace.cannot or not Rules.closed(finished):
+        raise Unrecordable
+    return finished, trace.places, layout, bool(stops)
+
+
+def _compare(carry, after, what):
+    """Refuse a carry of other floats; widen integers that have become floats."""
+    promoted = {}
+    for k, (name, (shape, char), (_, before)) in enumerate(zip(leaf_names(carry.structure), after, carry.leaves)):
+        if np.dtype(before).kind != "f" and np.dtype(char).kind == "f":
+            promoted[k] = char
+        elif char != before and np.dtype(char).kind == np.dtype(before).kind == "f":
+            raise StructureError(
+                f"{what} changes the dtype of the carry{name}: it was {shape} {np.dtype(before)} and is {shape} {np.dtype(char)}; a "
+                "carry keeps its dtype"
+            )
+    if promoted:
+        raise DtypeWidened(promoted)
 
 
 class DtypeWidened(Exception):
-    """Integers of the carry become floats: leaf -> dtype."""
-
-    def __init__(self, chars):
-        super().__init__()
-        self.chars = chars
+    """Integers of the carry become floats: its argument is leaf -> dtype."""
 
 
 def state_of(functions):

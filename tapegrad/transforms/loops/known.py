@@ -70,9 +70,7 @@ def _described(tape):
                 return None
         else:
             attrs = ()
-        items.append(
-            (item.slot, entry.kind, function, tuple(attrs), item.operands, entry.differentiable, entry.integer, item.number)
-        )
+        items.append((item.slot, entry.kind, function, tuple(attrs), item.operands, entry.differentiable, entry.integer, item.number))
     constants = tuple(map(_value, tape.constants))
     outputs = tuple([(slot, what if slot else _value(what)) for slot, what in tape.outputs])
     if None in constants or any(what is None for _, what in outputs):

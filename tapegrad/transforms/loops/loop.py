@@ -130,8 +130,7 @@ class LoopPath:
         from ...kernel.tangents import tangents
 
         whole, widths = tangents(self.tape, 1, True), dict(widths)
-        inputs = [self._twice(place, widths, 0) for place in self.inputs] + [self._twice(place, widths, 1) for place in self.inputs]
-        outputs = [self._twice(place, widths, 0) for place in self.outputs] + [self._twice(place, widths, 1) for place in self.outputs]
+        inputs, outputs = ([self._twice(place, widths, which) for which in (0, 1) for place in places] for places in (self.inputs, self.outputs))
         shapes = [meta.shape for _, meta in self.tape.outputs]
         path = LoopPath.of(replace(whole, wanted=(True,) * len(whole.inputs)), inputs, outputs, shapes + shapes, self.stops)
         for base, offset, array in self.constants:

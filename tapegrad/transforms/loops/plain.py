@@ -6,7 +6,6 @@ import operator
 import numpy as np
 
 from ...array.differentiable import Differentiable
-from ...array.functions import stack
 from ...common.errors import StructureError
 from ...common.tree import flatten, flatten_result, leaf_names, rearranged, unflatten
 from ...tape.store import thread_state
@@ -69,11 +68,7 @@ def stacked(results):
     other = next((s for s in structures if s != structures[0]), None)
     if other is not None:
         raise StructureError(f"the body returned the result {structures[0]} in one iteration and {other} in another; return one kind of container")
-    return unflatten(structures[0], [_joined(parts) for parts in zip(*leaves)])
-
-
-def _joined(parts):
-    return stack(parts) if any(isinstance(part, Differentiable) for part in parts) else np.stack(parts)
+    return unflatten(structures[0], [np.stack(parts) for parts in zip(*leaves)])
 
 
 def pair(output):

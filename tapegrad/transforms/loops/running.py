@@ -7,7 +7,6 @@ import numpy as np
 
 from ...array.differentiable import Differentiable
 from ...array.dual import Dual
-from ...array.functions import concatenate, reshape
 from ...array.record import apply, normalise, tracked
 from ...common import config
 from ...common.errors import (
@@ -19,7 +18,7 @@ from ...common.errors import (
     TapegradError,
     UnsupportedFunctionError,
 )
-from ...common.tree import flatten, unflatten
+from ...common.tree import flatten, flatten_result, unflatten
 from ...kernel.reasons import NotLowered
 from ...program.listing import advice
 from ...rules.loops import CAPTURED, CARRY, ELEMENT, NEXT, RESULT
@@ -57,9 +56,15 @@ def loop(function, init, xs, iterations, reverse, memory, name, others=()):
         try:
             return _LoopRun(function, leaves, structure, chars, xs, iterations, reverse, memory, name).run(others)
         except DtypeWidened as promoted:
-            chars |= promoted.chars
+            chars |= promoted.args[0]
         except NotLowered:
             raise Unrecordable from None
+
+
+def once(function, carry, name, others=()):
+    """The result of one iteration, of which nothing is kept."""
+    leaves, structure = flatten_result(loop(function, carry, None, 1, False, 0, name, others)[1])
+    return unflatten(structure, [leaf[0] for leaf in leaves])
 
 
 class _LoopRun:
@@ -194,11 +199,8 @@ UNKNOWN = 2**16
 
 def _rows(leaves, iterations):
     """The leaves side by side, a row for each iteration."""
-    parts = [as_float64(leaf) for leaf in leaves]
-    if any(isinstance(part, Differentiable) for part in parts):
-        parts = [reshape(part, (iterations, part.size // iterations if iterations else 0)) for part in parts]
-        return parts[0] if len(parts) == 1 else concatenate(parts, axis=1)
-    parts = [part.reshape(iterations, part.size // iterations if iterations else 0) for part in parts]
-    return np.ascontiguousarray(parts[0]) if len(parts) == 1 else np.concatenate(parts, axis=1)
+    parts = [np.reshape(part, (iterations, part.size // iterations if iterations else 0)) for part in map(as_float64, leaves)]
+    whole = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+    return whole if isinstance(whole, Differentiable) else np.ascontiguousarray(whole)
 
 

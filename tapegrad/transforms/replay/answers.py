@@ -109,7 +109,10 @@ def of_gradients(tape, structure, argnums, one, has_aux=False, has_value=True):
     values = tape.structure, values_of(tape)
     if has_value:
         return joined(values, gradients)
-    return joined(gradients, part_of(*values, 1)) if has_aux else gradients
+    if not has_aux:
+        return gradients
+    first, aux = tape.structure.parts
+    return joined(gradients, (aux, values[1][first.count :]))
 
 
 def values_of(tape):
@@ -121,13 +124,6 @@ def joined(*answers):
     """The tuple of several answers."""
     structures, leaves = zip(*answers)
     return Structure(tuple, (None,) * len(answers), structures), [leaf for some in leaves for leaf in some]
-
-
-def part_of(structure, leaves, k):
-    """Part `k` of an answer."""
-    first = sum(part.count for part in structure.parts[:k])
-    part = structure.parts[k]
-    return part, leaves[first : first + part.count]
 
 
 def fitting(out, shape, dtype):

@@ -113,6 +113,6 @@ def is_reordered(mark):
 
 
 def with_inputs(leaves, marks, inputs, live):
-    """The leaves of a call with ``live(value, differentiated)`` in the place of each input, of which it gets a copy."""
+    """The leaves of a call with ``live(value)`` in the place of each input, of which it gets a copy."""
     remaining = iter(inputs)
-    return [live(np.array(next(remaining)), mark[-1]) if is_input(mark) else read_only(leaf) for leaf, mark in zip(leaves, marks)]
+    return [live(np.array(next(remaining))) if is_input(mark) else read_only(leaf) for leaf, mark in zip(leaves, marks)]

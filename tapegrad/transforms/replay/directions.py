@@ -53,11 +53,7 @@ def key_of(tape, forward, count):
 
 
 class Stopped(Exception):
-    """A kernel did not go through: `status` as of `Executable.answer`."""
-
-    def __init__(self, status):
-        super().__init__(f"status {status}")
-        self.status = status
+    """A kernel did not go through: its argument is the status, as of `Executable.answer`."""
 
 
 class KernelWalk(NumberWalk):
@@ -129,7 +125,7 @@ class KernelWalk(NumberWalk):
         try:
             return FINE, self.many(forward, directions)
         except Stopped as stopped:
-            return stopped.status, None
+            return *stopped.args, None
 
 
 class ReplayWalk(NumberWalk):

@@ -95,9 +95,7 @@ def _packed(typingctx, x, data):
     def codegen(context, builder, signature, args):
         parts = [args[0], *cgutils.unpack_tuple(builder, args[1])]
         words = 1 + sum(1 + getattr(ty, "ndim", 0) for ty in data)
-        table, told = (
-            cgutils.alloca_once(builder, word, size=ir.Constant(word, n)) for n in (len(parts), words)
-        )  # fmt: skip
+        table, told = (cgutils.alloca_once(builder, word, size=ir.Constant(word, n)) for n in (len(parts), words))
         described = []
         for k, (ty, part) in enumerate(zip((x, *data), parts)):
             if isinstance(ty, types.Array):

@@ -353,7 +353,7 @@ class CachedTape:
             try:
                 result = backward(walk)
             except Stopped as stopped:
-                return None, stopped.status
+                return None, *stopped.args
             # If nothing was asked, no kernel has looked at the guards.
             return (Outcome(None, self.tape.structure, result, self.tape), FINE) if walk.asked else (None, OTHER)
         kernel = self.kernels.made.get(backward)

@@ -87,7 +87,7 @@ class Running:
         What it reads besides its arguments, as of the last recording.
     derived : object or None
         If `function` is a derivative that is made of the tape of another function: that is its ``function``, and
-        ``of(tape, structure)`` makes the tape, for arguments of this structure.
+        ``derived_tape(tape, structure)`` makes the tape, for arguments of this structure.
     apart : bool
         Whether a recording has copies of the arrays that the function captured, and not these themselves.
     given : tuple or None
@@ -101,7 +101,8 @@ class Running:
         self.lock, self.iteration = remade(threading.RLock()), remade(threading.RLock())
         #: Whether to leave out the warning that the function is run plainly: the user did not ask for `jit`.
         self.silent, self.stats, self.apart = stats is not None, stats or Stats(), False
-        self.spending, self.environment, self.derived, self.given = EagerTime.of(function), None, None, None
+        self.spending, self.environment, self.given = EagerTime.of(function), None, None
+        self.derived = function if hasattr(type(function), "derived_tape") else None
         #: Of the last calls up to the last that had to be recorded, why they had to be, "" if not; and how many were answered by then.
         self.causes, self._before, self.changed = [], self.stats.replays, ""
         #: While nothing more is recorded: how many calls were run since then because no tape answers them; else None.
@@ -121,7 +122,7 @@ class Running:
         with Tape() as tape, enable_grad(), clarified:
             trace = Trace(tape.store, {} if self.apart else self.environment.read, any(map(is_reordered, static)))
             trace.keeping, trace.once = kind.keeping, self.apart or self.given is not None
-            args, kwargs = unflatten(structure, with_inputs(leaves, static, inputs, lambda value, _: trace.enter(value)))
+            args, kwargs = unflatten(structure, with_inputs(leaves, static, inputs, trace.enter))
             args, kwargs = self._as_given(args, kwargs)
             wanted = [mark[-1] for mark in static if is_input(mark)]
             with self.lock:
@@ -167,7 +168,7 @@ class Running:
         Rules.attach(finished)
         if derived is not None:
             try:
-                finished = derived.of(finished, structure)
+                finished = derived.derived_tape(finished, structure)
             except NotLowered:
                 # A rule that is not written in instructions: then the derivative itself is run and recorded.
                 self.derived = None

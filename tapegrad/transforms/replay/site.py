@@ -37,8 +37,7 @@ import numpy as np
 
 from ...common.errors import require
 from ...common.exact import exact
-from ...common.registry import registry
-from ...common.tree import LEAF, REGISTERED, Static, has_fields, of_complex
+from ...common.tree import LEAF, REGISTERED, Static, Structure, flatten, has_fields, unflatten
 from ...interpreter.native import data_address
 from ...program import enter as E
 from .answers import MISS, CallPlan, GatherLeaf, MapLeaf, Miss, OutputLeaf, inner, written
@@ -197,9 +196,6 @@ class CallSite:
             return
         values = f"{name}.values()" if kind is dict else name
         attributes = has_fields(kind)
-        if kind is complex:
-            self._lines.append(f"{name} = {self._name('split', registry.objects.split)}({name})")
-            self._miss(f"{name} is None")
         plain = all(p.kind is None for p in parts) and all(is_input(m) and not is_reordered(m) for m in marks)
         if plain and not attributes:
             self._pieces.append(f"*{values}")
@@ -209,9 +205,8 @@ class CallSite:
             names.append(f"{'a' if part.kind is None else 'c'}{self._count}")
             self._count += 1
         if attributes:
-            keys = structure.keys
-            require(all(key.isidentifier() for key in keys), "a field has no name")
-            self._lines += [f"{n} = {name}.{key}" for n, key in zip(names, keys)]
+            require(all(key.isidentifier() for key in structure.keys), "a field has no name")
+            self._lines += [f"{n} = {name}.{key}" for n, key in zip(names, structure.keys)]
         else:
             self._lines.append(f"{', '.join(names)}, = {values}")
         for n, part in zip(names, parts):
@@ -219,28 +214,24 @@ class CallSite:
             if part.kind is None:
                 self._leaf(n, mine[0])
             else:
-                self._container(part, n)
-                self._apart(part, n, mine)
+                self._apart(self._container(part, n), n, mine)
 
     def _container(self, structure, name):
-        """Check what container `name` is."""
+        """Check what container `name` is; returns its structure, or that of its leaves if it was taken apart for these."""
         kind = structure.kind
-        if kind is complex:
-            return
-        if kind in REGISTERED:
-            held = self._name("H", exact(structure.held))
-            if kind is Static:
-                self._miss(f"exact({name}) != {held}")
-                return
-            self._miss(f"type({name}) is not {self._name('T', kind)}")
-            self._lines.append(f"{name}, h{self._count} = {self._name('F', REGISTERED[kind][0])}({name})")
-            self._miss(f"len({name}) != {len(structure.parts)} or exact(h{self._count}) != {held}")
-            return
-        known = "dict" if kind is dict else "list" if kind is list else "tuple" if kind is tuple else self._name("T", kind)
+        if kind is Static:
+            self._miss(f"exact({name}) != {self._name('H', exact(structure.held))}")
+            return structure
+        if kind is complex or kind in REGISTERED:
+            self._lines.append(f"{name} = {self._name('leaves', _leaves)}({self._name('S', structure)}, {name})")
+            self._miss(f"{name} is None")
+            return Structure(list, (None,) * structure.count, (LEAF,) * structure.count)
+        known = kind.__name__ if kind in (dict, list, tuple) else self._name("T", kind)
         length = "" if has_fields(kind) else f" or len({name}) != {len(structure.parts)}"
         self._miss(f"type({name}) is not {known}{length}")
         if kind is dict:
             self._keys(structure.keys, name)
+        return structure
 
     def _keys(self, keys, name):
         """Check the keys of a dict that has as many."""
@@ -278,23 +269,19 @@ class CallSite:
             if type(first) is int and numbers == list(range(first, first + len(leaves))):
                 part = f"r[{first}:{first + len(leaves)}]"
                 return f"[*{part}]" if kind is list else part
+        if kind in (complex, np.ndarray) or kind in REGISTERED:
+            return f"{self._name('U', unflatten)}({self._name('S', structure)}, ({''.join(f'{self._result(leaf)}, ' for leaf in leaves)}))"
         parts = []
         for part in structure.parts:
             parts.append(self._together(part, leaves[: part.count]))
             leaves = leaves[part.count :]
-        if kind is np.ndarray:
-            return f"{self._name('reshape', np.reshape)}({parts[0]}, {(1,) * structure.keys[0]})"
         if kind is dict:
             return "{" + ", ".join(f"{self._name('K', key)}: {part}" for key, part in zip(structure.keys, parts)) + "}"
         if kind is list:
             return f"[{', '.join(parts)}]"
-        if kind is complex:
-            return f"{self._name('whole', of_complex)}({', '.join(parts)})"
         inside = "".join(f"{part}, " for part in parts)
         if kind is tuple:
             return f"({inside})"
-        if kind in REGISTERED:
-            return f"{self._name('U', REGISTERED[kind][1])}({self._name('H', structure.held)}, ({inside}))"
         if hasattr(kind, "_fields"):
             return f"{self._name('T', kind)}({inside})"
         return f"made({self._name('T', kind)}, {self._name('F', structure.keys)}, ({inside}))"
@@ -340,6 +327,12 @@ class _ResultBuffer:
             memory = np.empty(self.shape, self.char)
         self.kept = [memory]
         return memory
+
+
+def _leaves(structure, thing):
+    """The leaves of what is to be a container of `structure`; None if it is another."""
+    leaves, found = flatten((thing,))
+    return leaves if found.parts[0] == structure else None
 
 
 def _alike(keys, others):

@@ -9,20 +9,24 @@ functions are names from an allow-list (`NUMPY`, and tapegrad's own `host_functi
 
 import hashlib
 import io
+import json
 import math
 import reprlib
 import zipfile
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 
 from ...common.dtypes import check_class, readable
-from ...common.errors import TapeFileError
+from ...common.errors import REPORT, InternalError, TapeFileError, reason
 from ...common.host_functions import FUNCTIONS, HostFunction
+from ...program.finish import FinishedTape
 from ...program.trace import HostOperand, ResultOf
 from ...tape.layout import ARRAY_LEAF, CONTINUES, SCALAR_LEAF, TRACED
-from .loaded import Checked
 
-FORMAT, VERSION = "tapegrad tape", 7
+#: Format and version of a tape.
+TAPE = "tapegrad tape", 7
 #: Dtypes that may be read, and the most axes an array may have.
 CHARS = "df?bBhHiIlLqQ"
 AXES = 16
@@ -34,6 +38,8 @@ MAX_BYTES = 1 << 30
 CODES = (0, SCALAR_LEAF, ARRAY_LEAF, TRACED, CONTINUES)
 #: Containers of results.
 KINDS = {kind.__name__: kind for kind in (dict, list, tuple, np.ndarray, complex)}
+#: Bytes, at most about, of the Python objects that a byte of JSON stands for.
+OBJECTS = 32
 #: A function has fewer operands.
 OPERANDS = 1 << 16
 #: NumPy functions without derivative that a file may name: they need no more memory than their operands.
@@ -66,16 +72,17 @@ def typed(thing, pattern):
     return thing
 
 
-def packed(members):
-    """The bytes of a file of these arrays, by name, and their checksum."""
-    file = io.BytesIO()
+def packed(header, arrays, form=TAPE, **members):
+    """The bytes of a file of this format: a header, which becomes JSON, arrays by number, and by name, and their checksum."""
+    file, text = io.BytesIO(), json.dumps({"format": form[0], "version": form[1], **header})
+    members |= {"header": np.frombuffer(text.encode(), np.uint8), **{f"array_{k}": a for k, a in enumerate(arrays)}}
     # (`allow_pickle` is a member, not an option, before NumPy 2.1; every member is a plain array.)
     np.savez(file, **members, checksum=checksum(members))
     return file.getvalue()
 
 
-def unpacked(data):
-    """Name -> array, read-only, of the bytes of a file; raises `TapeFileError` if it is not whole, or no such file."""
+def unpacked(data, limit=math.inf, form=TAPE):
+    """Header, arrays by number, and by name, all read-only, of the bytes of a file; raises `TapeFileError` if it is not whole, or no such file."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         infos = archive.infolist()
         need(all(i.compress_type == zipfile.ZIP_STORED and i.filename[-4:] == ".npy" for i in infos), "a member of an unknown kind")
@@ -84,7 +91,14 @@ def unpacked(data):
     check = members.pop("checksum", None)
     # (A file of an older version has none, and says so in its header.)
     need(check is None or np.array_equal(check, checksum(members)), "it has been changed since it was written: its checksum is another")
-    return members
+    need("header" in members, "it does not say that it is one")
+    text = members.pop("header").tobytes()
+    need(OBJECTS * len(text) <= limit, f"its header has {len(text)} bytes, which become up to {OBJECTS} times as many; raise max_bytes")
+    header = json.loads(text.decode())
+    need(type(header) is dict and header.get("format") == form[0], "it does not say that it is one")
+    version = header.get("version", 2)
+    need(version == form[1], f"it is of version {version!r} of the format, this tapegrad reads version {form[1]}; save the tape again")
+    return header, [members.pop(f"array_{k}") for k in range(sum(name.startswith("array_") for name in members))], members
 
 
 def checksum(members):
@@ -157,9 +171,7 @@ def decoded(thing, arrays, limit):
             return tuple(found) if word == "tuple" else found
         if word == "slice" and type(parts) is list and len(parts) == 3:
             return slice(*(decoded(part, arrays, limit) for part in parts))
-        if word == "dict" and type(parts) is list and all(
-            type(p) is list and len(p) == 2 and type(p[0]) in (str, int) for p in parts
-        ):
+        if word == "dict" and type(parts) is list and all(type(p) is list and len(p) == 2 and type(p[0]) in (str, int) for p in parts):
             return {k: decoded(v, arrays, limit) for k, v in parts}
     raise TapeFileError("data of an unknown kind")
 
@@ -194,9 +206,76 @@ def decoded_function(thing, arrays, limit):
 
 def _small(data, limit):
     """Whether this cannot make a function ask for more than `limit` elements."""
-    if type(data) is tuple:
-        size = 1
-        for part in data:
-            size *= max(1, abs(part)) if type(part) is int else 1
-        return size <= limit and all(_small(part, limit) for part in data)
-    return True
+    if type(data) is not tuple:
+        return True
+    return math.prod(max(1, abs(part)) for part in data if type(part) is int) <= limit and all(_small(part, limit) for part in data)
+
+
+# ---- a tape that comes from a file, when it is run: whatever it cannot do is a `TapeFileError` -----------
+
+#: Functions of our own whose data, and what depends on the result, do not say where to read or write.
+_HARMLESS = ("truth", "cast", "all_finite")
+
+
+@contextmanager
+def _refusing(what):
+    try:
+        yield
+    except Exception as error:
+        ours = type(error).__module__.startswith("tapegrad") and not isinstance(error, InternalError)
+        if ours or isinstance(error, (np.linalg.LinAlgError, MemoryError)):
+            raise
+        raise TapeFileError(f"{what} cannot be run: {reason(error).removesuffix(REPORT)}") from error
+
+
+@dataclass(eq=False)
+class LoadedTape(FinishedTape):
+    """A `FinishedTape` whose rows may refuse their operands, as they were never run on them.
+
+    Attributes
+    ----------
+    nbytes_of_values : int
+        Bytes of records and values, with those of the tapes that its loops hold.
+    """
+
+    nbytes_of_values: int = 0
+
+    def _run(self, arguments, backward):
+        with _refusing("the loaded tape"):
+            return super()._run(arguments, backward)
+
+    def _applied(self, arguments):
+        with _refusing("the loaded tape"):
+            return super()._applied(arguments)
+
+
+class Checked:
+    """A function without derivative of a loaded tape, which kernels do not compute in their own way: that believes its data.
+
+    Attributes
+    ----------
+    function : callable
+    limit : int or None
+        What it gives are positions, which must be in ``range(limit)``: that is looked at before they are used.
+    """
+
+    limit = None
+
+    @classmethod
+    def of(cls, function):
+        """The function, checked if it has to be."""
+        return function if isinstance(function, HostFunction) and function.name in _HARMLESS else cls(function)
+
+    def __init__(self, function):
+        self.function, self.__name__, self.__module__ = function, function.__name__, getattr(function, "__module__", "")
+
+    def keep_below(self, limit):
+        """Positions are in an array of this many elements, too."""
+        self.limit = limit if self.limit is None else min(limit, self.limit)
+
+    def __call__(self, *args, **kwargs):
+        with _refusing(f"{self.__name__} of a loaded tape"):
+            result = self.function(*args, **kwargs)
+        if self.limit is not None and np.size(result) and not (np.min(result) >= 0 and np.max(result) < self.limit):
+            raise TapeFileError(f"{self.__name__} of a loaded tape gives positions outside an array of {self.limit} elements")
+        return result

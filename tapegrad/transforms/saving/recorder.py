@@ -10,7 +10,6 @@ The row says shape and dtype of its result, and refuses operands that do not fit
 whatever would lie outside of its array (`interpreter.symbolic`), and sees how much memory they take.
 """
 
-import json
 import math
 from itertools import zip_longest
 
@@ -30,12 +29,9 @@ from ...tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRAC
 from ...tape.meta import SCALAR, Meta, c_array, c_strides, meta_of
 from ...tape.places import Place
 from ...tape.store import RECORD_DTYPE
-from .archive import AXES, CHARS, CODES, FORMAT, KINDS, LARGEST, VERSION, decoded, decoded_function, need, typed, unpacked
-from .loaded import Checked, LoadedTape
+from .archive import AXES, CHARS, CODES, KINDS, LARGEST, Checked, LoadedTape, decoded, decoded_function, need, typed, unpacked
 from .programs import Reader
 
-#: Bytes, at most about, of the Python objects that a byte of JSON stands for.
-OBJECTS = 32
 #: The types in a header.
 HEADER = {
     "format": str, "version": int, "rows": [str], "files": [str], "runs": [(int, int, int)], "inputs": [object], "wanted": [bool],
@@ -59,17 +55,9 @@ class Recorder:
     """
 
     def __init__(self, data, limit, depth, from_bytes):
-        members = unpacked(data)
-        need("header" in members, "it does not say that it is one")
-        text = members.pop("header").tobytes()
-        need(OBJECTS * len(text) <= limit, f"its header has {len(text)} bytes, which become up to {OBJECTS} times as many; raise max_bytes")
-        self.header = header = json.loads(text.decode())
-        need(type(header) is dict and header.get("format") == FORMAT, "it does not say that it is one")
-        version = header.get("version", 2)
-        need(version == VERSION, f"it is of version {version!r} of the format, this tapegrad reads version {VERSION}; save the tape again")
-        typed(header, HEADER)
-        table, numbers = members.pop("records"), members.pop("numbers")
-        self.arrays = [members.pop(f"array_{k}") for k in range(len(members))]
+        self.header, self.arrays, members = unpacked(data, limit)
+        header, table, numbers = typed(self.header, HEADER), members.pop("records"), members.pop("numbers")
+        need(not members, "a member of an unknown kind")
         self.loops = Reader(header["loops"], self.arrays, limit, depth, from_bytes)
         self.limit, self.nbytes = limit - self.loops.nbytes, 0
         self.constants = [c if type(c) is float else decoded(c, self.arrays, 0) for c in header["constants"]]

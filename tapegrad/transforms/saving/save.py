@@ -1,4 +1,4 @@
-"""Finished tapes in files: plain arrays in an uncompressed ``.npz``, and nothing that could be executed.
+"""Finished tapes in files, and parameters and other plain data: plain arrays in an uncompressed ``.npz``, and nothing that could be executed.
 
 ======================  ==========================================================================
 member                  what
@@ -21,21 +21,26 @@ What runs afterwards is an ordinary tape.  Transformations apply its instruction
 
 from __future__ import annotations
 
-import json
+import math
 import os
+from contextlib import contextmanager
 from types import SimpleNamespace
+from typing import Any, BinaryIO
 
 import numpy as np
 
+from ...array.differentiable import Differentiable
+from ...array.tensor import Parameter, Tensor, rebuilt
 from ...common.errors import TapeFileError, reason, said_by
 from ...common.registry import registry
+from ...common.tree import flatten, unflatten
 from ...program.finish import FinishedTape
 from ...program.trace import GUARD, ROW
 from ...rules import BY_NAME, ROWS
 from ...rules.table import FIRST_ROW
 from ...tape.layout import SCALAR_LEAF
 from ...tape.meta import SCALAR, axes_in_memory
-from .archive import CODES, FORMAT, KINDS, MAX_BYTES, VERSION, encoded, encoded_function, packed
+from .archive import CODES, KINDS, MAX_BYTES, decoded, encoded, encoded_function, need, packed, unpacked
 from .programs import LoopWriter
 
 # ---- writing ---------------------------------------------------------------------------
@@ -58,13 +63,7 @@ def to_bytes(tape, depth=0):
     fixed[[slot for _, _, slot in tape.elements]] = False
     records[scalar, 1], records[scalar, 2] = tape.records["a"][scalar], tape.records["b"][scalar]
     numbers = np.where(scalar, tape.records["constant"], np.where(fixed, tape.records["value"], 0.0))
-    members = {"header": np.frombuffer(json.dumps(header | {"rows": list(names)}).encode(), np.uint8), "records": records, "numbers": numbers}
-    return packed(members | {f"array_{k}": a for k, a in enumerate(arrays)})
-
-
-def save(tape, path):
-    """Write `tape` to a file, as a whole or not at all; see `FinishedTape.save`."""
-    write(to_bytes(tape), path)
+    return packed(header | {"rows": list(names)}, arrays, records=records, numbers=numbers)
 
 
 def write(data, path):
@@ -100,7 +99,7 @@ def _header(tape, arrays, loops):
         except TapeFileError as error:
             raise TapeFileError(f"the tape cannot be saved: the function returns something constant: {said_by(error)}") from None
     return {
-        "format": FORMAT, "version": VERSION, "entries": entries, "loops": loops.written, "constants": constants, "outputs": outputs,
+        "entries": entries, "loops": loops.written, "constants": constants, "outputs": outputs,
         "structure": None if tape.structure is None else _encoded_structure(tape.structure),
         "inputs": [_encoded_meta(m) for m in tape.inputs], "wanted": list(map(bool, tape.wanted)),
         "arguments": [[k, -1, slot] for k, slot in enumerate(tape.leaves) if slot] + [list(map(int, e)) for e in tape.elements],
@@ -230,11 +229,103 @@ def from_bytes(data, max_bytes=MAX_BYTES, depth=0):
     """The tape of the bytes of a file; see `load_tape`, and `to_bytes`."""
     from .recorder import Recorder
 
-    try:
+    with _refusing("this is not a tape that can be loaded"):
         return Recorder(data, max_bytes, depth, from_bytes).tape()
+
+
+@contextmanager
+def _refusing(prefix):
+    try:
+        yield
     except Exception as error:
         what = said_by(error) if isinstance(error, TapeFileError) else reason(error)
-        raise TapeFileError(f"this is not a tape that can be loaded: {what}") from error
+        raise TapeFileError(f"{prefix}: {what}") from error
 
 
-registry.files = SimpleNamespace(save=save, to_bytes=to_bytes, from_bytes=from_bytes)
+registry.files = SimpleNamespace(write=write, to_bytes=to_bytes, from_bytes=from_bytes)
+
+
+# ---- parameters and other plain data, in the same format -----------------------------------
+
+_DATA, _KINDS = ("tapegrad data", 1), {"Tensor": Tensor, "Parameter": Parameter}
+
+
+def save(obj: Any, f: str | os.PathLike[str] | BinaryIO) -> None:
+    """Write numbers, strings, arrays, tensors, and lists, tuples and dicts of them to a file.
+
+    Parameters
+    ----------
+    obj : object
+        For example the `state_dict` of a model, an optimiser or a schedule.
+    f : str, path-like or file
+        The file at a path is written as a whole or not at all.
+
+    Returns
+    -------
+    None
+
+    Raises
+    ------
+    TapeFileError
+        For any other object; for a model, save its ``state_dict()``.
+
+    Examples
+    --------
+    >>> import io, tapegrad as tg
+    >>> file = io.BytesIO()
+    >>> tg.save({"weight": tg.Parameter([1.0, 2.0]), "epoch": 3}, file)
+    >>> _ = file.seek(0)
+    >>> tg.load(file)["epoch"]
+    3
+    """
+    leaves, structure = flatten(obj)
+    kinds = [[type(leaf).__name__, leaf.requires_grad] if isinstance(leaf, Differentiable) else None for leaf in leaves]
+    arrays: list[Any] = []
+    values = [np.asarray(leaf.detach()) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+    write(packed({"data": encoded(unflatten(structure, values), arrays), "kinds": kinds}, arrays, _DATA), f)
+
+
+def load(f: str | os.PathLike[str] | BinaryIO, max_bytes: int = MAX_BYTES) -> Any:
+    """Read a file that `save` has written. Nothing in the file is executed.
+
+    Parameters
+    ----------
+    f : str, path-like or file
+    max_bytes : int
+        Largest size of the file, in bytes.
+
+    Returns
+    -------
+    object
+        Tensors are leaves, which require a gradient if the saved ones did.
+
+    Raises
+    ------
+    TapeFileError
+        If `save` did not write the file, or it is damaged or larger.
+
+    Examples
+    --------
+    >>> import os, tempfile, tapegrad as tg
+    >>> layer, other = tg.nn.Linear(3, 2), tg.nn.Linear(3, 2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "layer.npz")
+    ...     tg.save(layer.state_dict(), path)
+    ...     _ = other.load_state_dict(tg.load(path))
+    >>> bool((other.weight == layer.weight).all())
+    True
+    """
+    with _refusing("this file was not written by tg.save"):
+        header, arrays, others = unpacked(read(f, max_bytes), form=_DATA)
+        leaves, structure = flatten(decoded(header["data"], list(map(np.array, arrays)), math.inf))
+        kinds = header["kinds"]
+        need(len(kinds) == len(leaves) and not others, "its tensors")
+        return unflatten(structure, [_made(leaf, kind) for leaf, kind in zip(leaves, kinds)])
+
+
+def _made(leaf, kind):
+    if kind is None:
+        return leaf
+    need(isinstance(leaf, np.ndarray) and kind[0] in _KINDS and type(kind[1]) is bool, "a tensor of an unknown kind")
+    value = leaf if leaf.shape or leaf.dtype.char != "d" else float(leaf)
+    return rebuilt(_KINDS[kind[0]], value, kind[1], None)
