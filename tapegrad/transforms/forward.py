@@ -127,7 +127,7 @@ def _pass(function, arguments, level, lanes, what):
     return values, [_given_out(zeros_of(value, lanes) if tangent is None else tangent) for value, tangent in pairs], structure
 
 
-def _on_tape(values, tangents):
+def on_tape(values, tangents):
     """Whether a derivative outside is recorded, and nothing a dual number."""
     return (taped() or any(isinstance(value, Tensor) for value in values)) and not any(part.__class__ is Dual for part in (*values, *tangents))
 
@@ -188,7 +188,7 @@ def jvp(f: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any]) ->
         if isinstance(tangent, (dict, tuple)) or tangent is None:
             raise StructureError(f"jvp: the tangent of primals{where} is {_described(tangent)}, not a number or an array")
         along.append(check_tangent(tangent, values[-1], np.shape(values[-1])))
-    if _on_tape(values, along):
+    if on_tape(values, along):
 
         def on_copies(*primals):
             # As a dual number, an argument is the function's to write into.
@@ -242,7 +242,7 @@ def derivative(f: Between[Any, R]) -> Callable[..., R]:
                 "use tg.jacfwd or tg.jvp"
             )
         one, what = normalise(np.ones((), getattr(value, "dtype", np.float64))), f"the result of {function_name(f)}"
-        if _on_tape([value], ()):
+        if on_tape([value], ()):
             return _pushed(f, (value, *args), (0,), kwargs, [one], what)[1]
         with _Level() as level:
             seeded = made(value, one, None, level)
