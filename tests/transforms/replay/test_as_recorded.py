@@ -135,3 +135,16 @@ def test_what_is_written_under_no_grad_is_that_of_each_call(write):
     values, gradients = tg.vmap(tg.value_and_grad(f))(xs)
     np.testing.assert_array_equal(values, [value for value, _ in expected])
     np.testing.assert_array_equal(gradients, [gradient for _, gradient in expected])
+
+
+@pytest.mark.parametrize("leaf", [lambda x: tg.tensor(x, requires_grad=True), lambda x: tg.tensor([1.0, 2.0], requires_grad=True)], ids=["a value", "a constant"])
+def test_a_backward_pass_from_a_leaf_of_the_functions_own_runs_at_every_call(leaf):
+    def f(x):
+        y = leaf(x)
+        (y**3).sum().backward()
+        return np.sum(x * y.grad)
+
+    g = tg.jit(tg.grad(f))
+    for x in (np.array([1.0, 3.0]), np.array([2.0, 5.0])):
+        np.testing.assert_array_equal(g(x), tg.grad(f)(x))
+    assert "backward pass" in g.stats().fallback
