@@ -138,6 +138,7 @@ def test_what_is_written_under_no_grad_is_that_of_each_call(write):
 
 
 @pytest.mark.parametrize("leaf", [lambda x: tg.tensor(x, requires_grad=True), lambda x: tg.tensor([1.0, 2.0], requires_grad=True)], ids=["a value", "a constant"])
+@pytest.mark.filterwarnings("ignore::tapegrad.errors.PathWarning")
 def test_a_backward_pass_from_a_leaf_of_the_functions_own_runs_at_every_call(leaf):
     def f(x):
         y = leaf(x)
@@ -148,3 +149,24 @@ def test_a_backward_pass_from_a_leaf_of_the_functions_own_runs_at_every_call(lea
     for x in (np.array([1.0, 3.0]), np.array([2.0, 5.0])):
         np.testing.assert_array_equal(g(x), tg.grad(f)(x))
     assert "backward pass" in g.stats().fallback
+
+
+HOOKED = {
+    "a result": lambda y: y.register_hook(lambda g: 3.0 * g), "before a node": lambda y: y.grad_fn.register_prehook(lambda gradients: (3.0 * gradients[0],)),
+    "a node": lambda y: y.grad_fn.register_hook(lambda ours, _: tuple([g if g is None else 3.0 * g for g in ours])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("hooked", HOOKED.values(), ids=HOOKED)
+@pytest.mark.filterwarnings("ignore::tapegrad.errors.PathWarning")
+def test_functions_that_register_hooks_run_at_every_call(hooked):
+    def f(x):
+        y = x * 2.0
+        hooked(y)
+        return np.sum(y**2)
+
+    g, xs = tg.jit(tg.grad(f)), np.array([[1.0, 2.0], [3.0, 4.0]])
+    np.testing.assert_array_equal([g(x) for x in xs], 24.0 * xs)
+    assert "registers a hook" in g.stats().fallback
+    np.testing.assert_array_equal(tg.vmap(tg.grad(f))(xs), 24.0 * xs)
+    np.testing.assert_array_equal(tg.grad(lambda xs: tg.scan(lambda c, x: (c + f(x), None), 0.0, xs)[0])(xs), 24.0 * xs)
