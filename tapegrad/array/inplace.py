@@ -16,7 +16,7 @@ from .assigning import assign_value, before_change, note_change
 from .differentiable import Differentiable
 from .functions import astype, reshape
 from .record import apply, as_operand, normalise, recorded, tracked
-from .views import root_of, views_of
+from .views import root_of, source_of, views_of
 
 #: What cannot be changed.
 _FIXED = frozenset((float, int, bool, str, type(None)))
@@ -78,11 +78,11 @@ def assign_elements(x, key, value):
 
 def fill_(self, value):
     """Set every element to `value` in place; returns self."""
-    if recorded(self):
-        raise GradientError(
-            "a tensor that requires a gradient, or a dual number, is filled in place; do it under tg.no_grad(), or write "
-            "x[...] = value"
-        )
+    root = root_of(self)[0]
+    # What `.data` gives is written to without a derivative, as in PyTorch.
+    if recorded(self, value) and source_of(root) is root:
+        self[...] = value
+        return self
     assign_elements(self, Ellipsis, value._v if isinstance(value, Differentiable) else value)
     return self
 

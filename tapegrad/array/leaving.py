@@ -25,13 +25,14 @@ _FILLERS = ("full", "full_like", "put", "copyto", "place", "putmask", "fill_diag
 #: Objects of NumPy that make an array when they are called or indexed, by class.
 _OBJECTS = {
     "vectorize": "write tg.vmap(f)(t) for np.vectorize(f)(t), or f(t) if f takes arrays", "RClass": "write np.concatenate([[a], t]) for np.r_[a, t]",
-    "CClass": "write np.column_stack([t, u]) for np.c_[t, u]",
+    "CClass": "write np.column_stack([t, u]) for np.c_[t, u]", "ndenumerate": "write ((i, t[i]) for i in np.ndindex(t.shape)) for np.ndenumerate(t)",
 }  # fmt: skip
 _HOLDS = "make the array with tg.zeros(shape), or np.zeros_like(t), which can hold a tensor"
 #: What is running, and what to write for it.
 _ADVICE = (
     (r"((?!np\.|numpy\.)\w+|.*\))\.dot\(", "write {0} @ t for {0}.dot(t)"),
     (r"(float|complex)\(\w", "leave {} out: a tensor needs none"),
+    (r"round\(", "write np.round(t) for round(t)"),
     (r"[rb]?['\"].*%", "write an f-string, or t.item() for the number in the text"),
     (r"(?:np|numpy)\.arange\(", "write start + step * np.arange(n) for np.arange(t, ...), or take it from tapegrad.numpy"),
     (r"(?:np|numpy)\.array\((?![\[(])", "write t.copy() for np.array(t), or tg.array(a) for np.array(a) of a list of tensors"),
@@ -72,7 +73,7 @@ def instead(whole: bool = False) -> str:
         called = frame.f_code.co_name
         if called in _FILLERS:
             return _HOLDS
-        if not hasattr(np, called):
+        if called[0] == "_" or not hasattr(np, called):
             return _OBJECTS.get(type(frame.f_locals.get("self")).__name__, "write it in functions of NumPy that take tensors, or import tapegrad.numpy as np")
         return f"write np.{called}(tg.array(a)): np.{called} takes numbers out of an array of tensors"
     if package != "numpy" and "site-packages" in frame.f_code.co_filename:

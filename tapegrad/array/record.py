@@ -187,10 +187,13 @@ def tracked(t):
 
 
 def recorded(*operands):
-    """Whether an operation on these carries a derivative: one is tracked, and not switched off by ``no_grad``."""
+    """Whether a change of the first of these is an instruction: one is tracked, and not switched off by ``no_grad``.
+
+    In a functional recording what that makes of a constant is one, too, for another point has other numbers.
+    """
     if thread_state().enabled:
         return any(map(tracked, operands))
-    return registry.Dual in map(type, operands)
+    return registry.Dual in map(type, operands) or not operands[0].requires_grad and trace_of(operands) is not None
 
 
 def apply(row, operands, attrs=(), value=None, integer=0, depth=3):

@@ -15,6 +15,7 @@ from ..array.complex import ComplexTensor, is_complex, split
 from ..array.differentiable import Differentiable
 from ..array.record import tracked
 from ..array.tensor import Tensor
+from ..array.traces import trace_of
 from ..array.typing import TensorLike
 from ..common.errors import DtypeError, GradientError, NonScalarOutputError, SeedShapeError
 from ..tape.places import name_of
@@ -82,6 +83,9 @@ def seeds_of(outputs, grads, what, recorded=False):
     seeds = []
     for k, (output, grad) in enumerate(zip(outputs, _one_each(outputs, grads, what))):
         if not output.requires_grad:
+            if (trace := trace_of((output,))) is not None:
+                # In a plain run it may: a leaf that the function makes of a value is a constant of the recording.
+                raise trace.refused("it runs a backward pass of its own")
             raise GradientError(
                 f"element {k} of tensors does not require grad and does not have a grad_fn: nothing it was computed "
                 f"from requires a gradient (shape {tuple(output.shape)}). Make its inputs with requires_grad=True, and "

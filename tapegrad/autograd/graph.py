@@ -13,7 +13,7 @@ from ..common.errors import ClearedTapeError
 from ..common.observers import RemovableHandle
 from .adjoint import pulled
 from .backward import Pass
-from .hooks import accumulate
+from .hooks import accumulate, called_back
 from .instruction import Instruction, second_backward_error
 
 
@@ -110,12 +110,12 @@ class Node:
     def register_hook(self, hook):
         """Call ``hook(grad_inputs, grad_outputs)`` after this node has run in a backward pass."""
         self._instruction()
-        return RemovableHandle(self._store.node_hooks.setdefault(self._slot, {}), hook)
+        return RemovableHandle(called_back(self._store).node_hooks.setdefault(self._slot, {}), hook)
 
     def register_prehook(self, hook):
         """Call ``hook(grad_outputs)`` before this node runs in a backward pass."""
         self._instruction()
-        return RemovableHandle(self._store.pre_hooks.setdefault(self._slot, {}), hook)
+        return RemovableHandle(called_back(self._store).pre_hooks.setdefault(self._slot, {}), hook)
 
     def __eq__(self, other):
         return isinstance(other, Node) and self._settled() == other._settled()

@@ -86,7 +86,14 @@ def register_hook(tensor, hook):
         extras.hooks = {} if extras.hooks is None else extras.hooks
         return RemovableHandle(extras.hooks, hook)
     store, slot = _interior_slot(tensor)
-    return RemovableHandle(store.hooks.setdefault(slot, {}), hook)
+    return RemovableHandle(called_back(store).hooks.setdefault(slot, {}), hook)
+
+
+def called_back(store):
+    """`store`, whose backward passes are to call a hook: no replay would."""
+    if store.trace is not None:
+        raise store.trace.refused("it registers a hook")
+    return store
 
 
 def retain_grad(tensor):

@@ -493,7 +493,8 @@ def _recorded(signature, short, function, store, words, a, a_kind, x, kept_x, le
     else:
         # From here on nothing else runs: is all still as it was, and is there room?
         number = as_double(value) if is_of(value, FLOAT64) else 0.0
-        good = is_of(value, FLOAT64 if out == load_int(shared + SCALAR_META) else ARRAY) and words_of(a, a_kind, b, b_kind) == words and load_int(words + LENGTH) < load_int(words + LIMIT)
+        good = words_of(a, a_kind, b, b_kind) == words and load_int(words + LENGTH) < load_int(words + LIMIT)
+        good = good and is_of(value, FLOAT64 if out == load_int(shared + SCALAR_META) else ARRAY)
         good = good and slot_on(a, a_kind, words) == left and slot_on(b, b_kind, words) == right
         # (While rules are run the store is pinned: nothing is let go.)
         if good and (load_int(words + NBYTES) <= load_int(words + BYTE_LIMIT) or load_int(words + OFFSET) >= 0):

@@ -119,6 +119,8 @@ def value_of(thing):
 def name_of(function):
     """The public name of a NumPy or SciPy function: ``numpy.linalg.svd``."""
     name = getattr(function, "__name__", str(function))
+    if name.endswith(" (vectorized)"):
+        return f"a ufunc of np.frompyfunc ({name.removesuffix(' (vectorized)')})"
     module = getattr(function, "__module__", None) or ("numpy" if hasattr(np, name) else "scipy.special")
     return f"{module}.{name}"
 

@@ -127,14 +127,14 @@ def _pass(function, arguments, level, lanes, what):
     return values, [_given_out(zeros_of(value, lanes) if tangent is None else tangent) for value, tangent in pairs], structure
 
 
-def _on_tape(values, tangents):
+def on_tape(values, tangents):
     """Whether a derivative outside is recorded, and nothing a dual number."""
     return (taped() or any(isinstance(value, Tensor) for value in values)) and not any(part.__class__ is Dual for part in (*values, *tangents))
 
 
 def _moved(f, values, along, structure, what):
     """Value and tangent of a function of arguments in a container of `structure`; `what` is the name of its result."""
-    if not _on_tape(values, along):
+    if not on_tape(values, along):
         with _Level() as level:
             arguments = [made(value, tangent, None, level) for value, tangent in zip(values, along)]
             values, carried, structure = _pass(f, unflatten(structure, arguments), level, None, what)

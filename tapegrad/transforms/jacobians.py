@@ -31,7 +31,7 @@ from ..program.sweeps import StoreWalk
 from ..tape.store import thread_state
 from .argnums import check_given
 from .contents import Contents
-from .forward import by_passes
+from .forward import by_passes, on_tape
 from .functional import chosen
 from .transformed import OfDirections, Transformed
 
@@ -388,16 +388,17 @@ class _Jacfwd(JacobianFunction):
         super().__init__(function, argnums, "forward")
 
     def _answered(self, args, kwargs):
-        return self._by_passes(args, kwargs) if self._jit is None and self._of_arrays(args) else super()._answered(args, kwargs)
+        return self._by_passes(args, kwargs) if self._jit is None and self._by_duals(args) else super()._answered(args, kwargs)
 
     def _inside(self, args, kwargs):
-        return self._by_passes(args, kwargs) if self._of_arrays(args) else super()._inside(args, kwargs)
+        return self._by_passes(args, kwargs) if self._by_duals(args) else super()._inside(args, kwargs)
 
     def _by_passes(self, args, kwargs):
         check_given(self._argnums, args)
         jacobians = [unshared(functools.partial(by_passes, self.__wrapped__, k), args, kwargs, (k,)) for k in self._argnums]
         return jacobians[0] if self._one else tuple(jacobians)
 
-    def _of_arrays(self, args):
-        """Whether no argument that is differentiated is a container: the passes are for one array."""
-        return all(k >= len(args) or flatten(args[k])[1].kind in (None, complex) for k in self._argnums)
+    def _by_duals(self, args):
+        """Whether passes on dual numbers answer: they are for one array, and take apart the loops of a recording outside."""
+        numbers = [args[k] for k in self._argnums if k < len(args)]
+        return all(flatten(number)[1].kind in (None, complex) for number in numbers) and not on_tape(numbers, ())

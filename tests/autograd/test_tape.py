@@ -170,3 +170,25 @@ def test_a_held_tape_forgets_nothing_by_itself():
         for _ in range(20_000):
             x * 2.0
     assert len(tape) == 20_000
+
+
+@pytest.mark.parametrize(
+    ("fill", "expected"),
+    [
+        (lambda x, y: tg.zeros(2).copy_(x), [2.0, 4.0]), (lambda x, y: tg.zeros(2).fill_(x[1]), [0.0, 8.0]), (lambda x, y: y.zero_() + x, [2.0, 4.0]),
+        (lambda x, y: y.copy_(x * x), [4.0, 32.0]), (lambda x, y: (y[:1].fill_(3.0), y)[1], [0.0, 36.0]),
+    ],
+)  # fmt: skip
+def test_filling_has_the_derivative_of_what_is_filled_in(fill, expected):
+    x = tg.tensor([1.0, 2.0], requires_grad=True)
+    filled = fill(x, x * 3.0)
+    (filled * filled).sum().backward()
+    assert x.grad.tolist() == expected
+
+
+def test_what_data_gives_is_filled_without_derivative():
+    x, w = (tg.tensor([a, 2.0], requires_grad=True) for a in (1.0, 5.0))
+    w.data.copy_(x)
+    assert w.tolist() == [1.0, 2.0] and w.requires_grad and w.grad_fn is None
+    with pytest.raises(tg.errors.GradientError, match="leaf"):
+        w.copy_(x)

@@ -172,13 +172,13 @@ def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any
     >>> tg.grad(power)(2.0)
     12.0
     """
+    try:
+        lower, upper = (n if isinstance(n, Differentiable) and n.dtype.kind in "iu" else operator.index(n) for n in (lower, upper))
+    except TypeError:
+        raise StructureError(f"fori_loop goes from lower={lower!r} to upper={upper!r}, which have to be integers") from None
     if isinstance(lower, Differentiable) or isinstance(upper, Differentiable):
         # How many iterations there are may change from call to call.
         return while_loop(lambda pair: pair[0] < upper, lambda pair: (pair[0] + 1, body(*pair)), (lower, init))[1]
-    try:
-        lower, upper = operator.index(lower), operator.index(upper)
-    except TypeError:
-        raise StructureError(f"fori_loop goes from lower={lower!r} to upper={upper!r}, which have to be integers") from None
 
     def iteration(value, i):
         return body(i if isinstance(i, Differentiable) else int(i), value), None

@@ -127,6 +127,12 @@ def test_the_length_of_a_fori_loop_may_be_an_argument():
     assert g.stats().records == 1
 
 
+def test_the_length_of_a_fori_loop_is_an_integer_under_jit_too():
+    for transformed in (tg.grad, lambda f: tg.jit(tg.grad(f))):
+        with pytest.raises(tg.errors.StructureError, match="have to be integers"):
+            transformed(lambda x, n: tg.fori_loop(0, n, lambda i, y: y * x, 1.0))(0.9, 2.5)
+
+
 def test_a_tape_prints_its_loops_and_choices():
     def f(x):
         y, _ = tg.scan(lambda y, e: (np.sin(y) * e, None), x, np.ones(50))

@@ -107,3 +107,18 @@ def test_an_error_in_the_inner_loop_is_the_users():
     with pytest.raises(ValueError, match="too far"):
         f(0.9)
     near(f(0.01), 121.0, 1e-9)
+
+
+def test_forward_jacobians_inside_of_recordings_keep_loops():
+    def f(x):
+        return tg.while_loop(lambda s: s[0] < x[1], lambda s: (s[0] + 0.1, np.sin(s[1]) * x[0] + s[1]), (0.0, x[0] * 1.0))[1]
+
+    def mapped(x):
+        return tg.vmap(tg.jacfwd(f))(x)
+
+    # Unrolled, each number of iterations would be a path.
+    j, xs = tg.jit(mapped), np.stack([np.cos(np.arange(20.0)), np.linspace(0.0, 2.0, 20)], axis=1)
+    for x in (xs, 0.9 * xs):
+        near(j(x), [tg.grad(f)(row) for row in x], 1e-10)
+        near(mapped(x), j(x))
+    assert j.stats().records == 1

@@ -110,3 +110,63 @@ def test_a_second_path_is_recorded_and_answered_so_too(production, workspaces):
     assert g(np.array([-1.0])).tolist() == [-3.0] and len(workspaces) == 1
     assert g(np.array([-1.0])).tolist() == [-3.0] and len(workspaces) == 2
     assert g.stats().records == 2
+
+
+WRITTEN_WITHOUT_DERIVATIVE = {
+    "item": lambda o, x: o.__setitem__(slice(None), x), "+=": lambda o, x: o.__iadd__(x), "copy_": lambda o, x: o.copy_(x),
+    "fill_": lambda o, x: o[1:].fill_(x[0]), "np.copyto": np.copyto, "out=": lambda o, x: np.multiply(x, 2.0, out=o), ".data": lambda o, x: setattr(o, "data", x),
+    "twice": lambda o, x: (o.copy_(x), o.__imul__(x), o.__setitem__(0, x[1])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("write", WRITTEN_WITHOUT_DERIVATIVE.values(), ids=WRITTEN_WITHOUT_DERIVATIVE)
+def test_what_is_written_under_no_grad_is_that_of_each_call(write):
+    def f(x):
+        work = tg.zeros(2)
+        with tg.no_grad():
+            write(work, x)
+        return np.sum(work * x)
+
+    g, xs = tg.jit(tg.value_and_grad(f)), np.array([[1.0, 2.0], [3.0, -1.0], [5.0, 6.0]])
+    expected = [tg.value_and_grad(f)(x) for x in xs]
+    for x, (value, gradient) in zip(xs, expected):
+        assert g(x)[0] == value
+        np.testing.assert_array_equal(g(x)[1], gradient)
+    values, gradients = tg.vmap(tg.value_and_grad(f))(xs)
+    np.testing.assert_array_equal(values, [value for value, _ in expected])
+    np.testing.assert_array_equal(gradients, [gradient for _, gradient in expected])
+
+
+@pytest.mark.parametrize("leaf", [lambda x: tg.tensor(x, requires_grad=True), lambda x: tg.tensor([1.0, 2.0], requires_grad=True)], ids=["a value", "a constant"])
+@pytest.mark.filterwarnings("ignore::tapegrad.errors.PathWarning")
+def test_a_backward_pass_from_a_leaf_of_the_functions_own_runs_at_every_call(leaf):
+    def f(x):
+        y = leaf(x)
+        (y**3).sum().backward()
+        return np.sum(x * y.grad)
+
+    g = tg.jit(tg.grad(f))
+    for x in (np.array([1.0, 3.0]), np.array([2.0, 5.0])):
+        np.testing.assert_array_equal(g(x), tg.grad(f)(x))
+    assert "backward pass" in g.stats().fallback
+
+
+HOOKED = {
+    "a result": lambda y: y.register_hook(lambda g: 3.0 * g), "before a node": lambda y: y.grad_fn.register_prehook(lambda gradients: (3.0 * gradients[0],)),
+    "a node": lambda y: y.grad_fn.register_hook(lambda ours, _: tuple([g if g is None else 3.0 * g for g in ours])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("hooked", HOOKED.values(), ids=HOOKED)
+@pytest.mark.filterwarnings("ignore::tapegrad.errors.PathWarning")
+def test_functions_that_register_hooks_run_at_every_call(hooked):
+    def f(x):
+        y = x * 2.0
+        hooked(y)
+        return np.sum(y**2)
+
+    g, xs = tg.jit(tg.grad(f)), np.array([[1.0, 2.0], [3.0, 4.0]])
+    np.testing.assert_array_equal([g(x) for x in xs], 24.0 * xs)
+    assert "registers a hook" in g.stats().fallback
+    np.testing.assert_array_equal(tg.vmap(tg.grad(f))(xs), 24.0 * xs)
+    np.testing.assert_array_equal(tg.grad(lambda xs: tg.scan(lambda c, x: (c + f(x), None), 0.0, xs)[0])(xs), 24.0 * xs)
