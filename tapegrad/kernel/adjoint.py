@@ -27,7 +27,7 @@ from .expand import derive
 from .reasons import NotLowered
 from .templates import TemplatePlan
 from .terms import Term
-from .writing import CONCATENATE, STACK, Writer, close, columns_of, with_flat_stacks
+from .writing import CONCATENATE, STACK, Writer, close, with_flat_stacks
 
 _SUMS = [BY_NAME[name].opcode for name in ("add", "subtract", "negative")]
 
@@ -115,7 +115,7 @@ class Derivation:
         w, plan = self.writer, self.plan
         w.reserve(int(plan.room[high + 1] - plan.room[low]) * (self.lanes if self.forward else 1))
         w.count = derive(
-            int(self.forward), low, high, *columns_of(w.buffer)[:2], w.count, np.atleast_2d(self.word),
+            int(self.forward), low, high, *w.columns[:2], w.count, np.atleast_2d(self.word),
             plan.template, plan.pools, plan.pool, *plan.columns, *_SUMS,
         )
 

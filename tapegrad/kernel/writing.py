@@ -44,6 +44,8 @@ class Writer:
     ----------
     buffer : bytearray
         Records, of which the first `count` are used.
+    columns : list of ndarray
+        As of `columns_of`.
     entries : list of Item
         What is made.
     values : Constants
@@ -62,7 +64,8 @@ class Writer:
         self.tape, self.interleaved, self.again = tape, interleaved, again
         self.first = self.count = len(tape.records)
         self.buffer = bytearray(tape.records.tobytes())
-        np.frombuffer(self.buffer, RECORD_DTYPE)["offset"] = np.arange(self.count)
+        self.columns = columns_of(self.buffer)
+        self.columns[0][:, 3] = np.arange(self.count)
         self.entries, self.values, self.inputs, self.guards = [], Constants(tape.constants), [], []
         self.metas, self.placed = {}, {}
         self.origin = 0
@@ -72,7 +75,9 @@ class Writer:
         """Make room for `more` instructions."""
         size = len(self.buffer) // RECORD.size
         if self.count + more > size:
-            self.buffer += bytes(RECORD.size * (max(self.count + more, size + size // 2 + 64) - size))
+            grown = bytearray(RECORD.size * max(self.count + more, size + size // 2 + 64))
+            grown[: len(self.buffer)] = self.buffer
+            self.buffer, self.columns = grown, columns_of(grown)
 
     def _append(self, op, a, b, constant):
         self.reserve(1)
@@ -90,8 +95,10 @@ class Writer:
 
     def number_of(self, slot):
         """The value of a leaf made by `fixed`; else None."""
-        op, *_, constant = RECORD.unpack_from(self.buffer, RECORD.size * slot)
-        return constant if slot >= self.first and slot not in self.metas and op == SCALAR_LEAF else None
+        if slot < self.first or slot in self.metas:
+            return None
+        op, _, _, _, _, constant = RECORD.unpack_from(self.buffer, RECORD.size * slot)
+        return constant if op == SCALAR_LEAF else None
 
     def argument(self, meta, whole=True):
         """A further argument; returns the slot of its leaf (0 for an array that is not read whole)."""

@@ -75,11 +75,13 @@ def spread(records, marks, low, high, entries, step, table=0):
     """
     address, (at, last) = data_address(marks), (low, high) if step > 0 else (high, low)
     for slot, operands in entries:
-        mark(records, low, at, slot, address, table, step)
-        at, read = slot + step, [o - low for o in operands if o >= (low or 1)]
+        if at != slot:
+            mark(records, low, at, slot, address, table, step)
+        at = slot + step
         if step > 0:
-            marks[slot - low] |= any([marks[o] for o in read])
+            marks[slot - low] |= any([marks[o - low] for o in operands if o >= (low or 1)])
         elif marks[slot - low]:
-            for o in read:
-                marks[o] = 1
+            for o in operands:
+                if o >= (low or 1):
+                    marks[o - low] = 1
     mark(records, low, at, last, address, table, step)
