@@ -148,21 +148,16 @@ def set_int_at(typingctx, address, *words):
     return numba.types.void(numba.types.int64, numba.types.StarArgUniTuple(numba.types.int64, len(words))), codegen
 
 
-@intrinsic
-def call_entry(typingctx, address, handle, x, g):
-    """Call the entry of a handle by its address; its result and the value."""
-
-    def codegen(context, builder, signature, args):
-        kind = ir.FunctionType(_llvm("int64"), [_llvm("int64")] * 4)
-        with builder.goto_entry_block():
-            value = builder.alloca(_llvm("float64"))
-        status = builder.call(builder.inttoptr(args[0], kind.as_pointer()), [*args[1:], builder.ptrtoint(value, _llvm("int64"))])
-        return context.make_tuple(builder, signature.return_type, [status, builder.load(value)])
-
-    types = numba.types
-    return types.Tuple([types.int64, types.float64])(*[types.int64] * 4), codegen
+def _call_entry(context, builder, signature, args):
+    kind = ir.FunctionType(_llvm("int64"), [_llvm("int64")] * 4)
+    with builder.goto_entry_block():
+        value = builder.alloca(_llvm("float64"))
+    status = builder.call(builder.inttoptr(args[0], kind.as_pointer()), [*args[1:], builder.ptrtoint(value, _llvm("int64"))])
+    return context.make_tuple(builder, signature.return_type, [status, builder.load(value)])
 
 
+#: ``call_entry(address, handle, x, g)``: call the entry of a handle by its address; its result and the value.
+call_entry = of_types(_call_entry, "Tuple((int64, float64))", *["int64"] * 4)
 #: ``void f(a, b, c, d)``: the inner loop of a ufunc.
 call4 = c_function(None, "void", *["int64"] * 4)
 #: That of six: `interpreter.steps.run`.
