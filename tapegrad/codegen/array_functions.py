@@ -12,7 +12,8 @@ from functools import cache
 import numpy as np
 
 from ..common.errors import InternalError
-from .compile import Deferred, compiled, helper, inside, intrinsic, numba
+from .compile import Deferred, compiled, helper, inside
+from .memory import of_types
 from .python_api import data_address
 
 #: Numba's name of an element -> NumPy's dtype.
@@ -37,13 +38,7 @@ def _array(element, dimensions):
         )  # fmt: skip
         return array._getvalue()
 
-    def typed():
-        types = numba.types
-        return types.Array(getattr(types, element), dimensions, "C")(*[types.int64] * (1 + dimensions)), codegen
-
-    if dimensions == 1:
-        return intrinsic(lambda typingctx, address, n: typed())
-    return intrinsic(lambda typingctx, address, n, m: typed())
+    return of_types(codegen, f"{element}[{', '.join([':'] * (dimensions - 1) + ['::1'])}]", *["int64"] * (1 + dimensions))
 
 
 def _parts(signature):

@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any
 
 from ..common.uninterrupted import Lazily
-from .compile import compiled, helper, intrinsic, numba
+from .compile import compiled, helper, inside, intrinsic, numba
 
 ir: Any = Lazily("llvmlite.ir")
 
@@ -29,11 +29,11 @@ def _llvm(name):
     return kinds[name]() if name in kinds else ir.IntType(int(name[3:]))
 
 
-def _of_types(codegen, result, *arguments):
+def of_types(codegen, result, *arguments):
     """An intrinsic of these types, which is `codegen` in LLVM."""
 
     def typed(typingctx, *args):
-        returned, *types = (getattr(numba.types, name) for name in (result, *arguments))
+        types, returned = inside().normalize_signature(f"{result}({', '.join(arguments)})")
         return returned(*types), codegen
 
     names = ["typingctx", *(f"a{k}" for k in range(len(arguments)))]
@@ -60,7 +60,7 @@ def c_function(name, result, *arguments, fixed=None):
         return builder.sext(value, _llvm("int64")) if result == "int32" else value
 
     address = ["int64"] if name is None else []
-    return _of_types(codegen, *(k.replace("int32", "int64") for k in (result, *address, *arguments)))
+    return of_types(codegen, *(k.replace("int32", "int64") for k in (result, *address, *arguments)))
 
 
 def address_named(name):
@@ -70,7 +70,7 @@ def address_named(name):
         place = builder.module.globals.get(name) or ir.GlobalVariable(builder.module, _llvm("int64"), name)
         return builder.ptrtoint(place, _llvm("int64"))
 
-    return _of_types(codegen, "int64")
+    return of_types(codegen, "int64")
 
 
 def _loader(kind, extend=None, index=()):
@@ -80,7 +80,7 @@ def _loader(kind, extend=None, index=()):
         value = builder.load(_pointer(builder, kind, args))
         return value if extend is None else getattr(builder, extend)(value, _llvm("int64"))
 
-    return _of_types(codegen, "int64" if extend else kind, "int64", *index)
+    return of_types(codegen, "int64" if extend else kind, "int64", *index)
 
 
 def _storer(kind, index=()):
@@ -92,7 +92,7 @@ def _storer(kind, index=()):
         builder.store(builder.trunc(value, _llvm(kind)) if short else value, _pointer(builder, kind, place))
         return context.get_dummy_value()
 
-    return _of_types(codegen, "void", "int64", *index, "int64" if short else kind)
+    return of_types(codegen, "void", "int64", *index, "int64" if short else kind)
 
 
 def _pointer(builder, kind, place):
@@ -148,21 +148,16 @@ def set_int_at(typingctx, address, *words):
     return numba.types.void(numba.types.int64, numba.types.StarArgUniTuple(numba.types.int64, len(words))), codegen
 
 
-@intrinsic
-def call_entry(typingctx, address, handle, x, g):
-    """Call the entry of a handle by its address; its result and the value."""
-
-    def codegen(context, builder, signature, args):
-        kind = ir.FunctionType(_llvm("int64"), [_llvm("int64")] * 4)
-        with builder.goto_entry_block():
-            value = builder.alloca(_llvm("float64"))
-        status = builder.call(builder.inttoptr(args[0], kind.as_pointer()), [*args[1:], builder.ptrtoint(value, _llvm("int64"))])
-        return context.make_tuple(builder, signature.return_type, [status, builder.load(value)])
-
-    types = numba.types
-    return types.Tuple([types.int64, types.float64])(*[types.int64] * 4), codegen
+def _call_entry(context, builder, signature, args):
+    kind = ir.FunctionType(_llvm("int64"), [_llvm("int64")] * 4)
+    with builder.goto_entry_block():
+        value = builder.alloca(_llvm("float64"))
+    status = builder.call(builder.inttoptr(args[0], kind.as_pointer()), [*args[1:], builder.ptrtoint(value, _llvm("int64"))])
+    return context.make_tuple(builder, signature.return_type, [status, builder.load(value)])
 
 
+#: ``call_entry(address, handle, x, g)``: call the entry of a handle by its address; its result and the value.
+call_entry = of_types(_call_entry, "Tuple((int64, float64))", *["int64"] * 4)
 #: ``void f(a, b, c, d)``: the inner loop of a ufunc.
 call4 = c_function(None, "void", *["int64"] * 4)
 #: That of six: `interpreter.steps.run`.
@@ -178,18 +173,18 @@ def _set(order):
         builder.store_atomic(args[1], _pointer(builder, "int64", args[:1]), order, 8)
         return context.get_dummy_value()
 
-    return _of_types(codegen, "void", "int64", "int64")
+    return of_types(codegen, "void", "int64", "int64")
 
 
 def _exchange(operation):
     """An intrinsic that changes the word at an address by a number, and gives what it was."""
-    return _of_types(
+    return of_types(
         lambda _, builder, signature, args: builder.atomic_rmw(operation, _pointer(builder, "int64", args[:1]), args[1], "seq_cst"), *["int64"] * 3
     )
 
 
 #: The word at an address, sequentially consistent: read, write, and add to or set, which gives what it was.
-atomic_load = _of_types(lambda _, builder, signature, args: builder.load_atomic(_pointer(builder, "int64", args), "seq_cst", 8), "int64", "int64")
+atomic_load = of_types(lambda _, builder, signature, args: builder.load_atomic(_pointer(builder, "int64", args), "seq_cst", 8), "int64", "int64")
 atomic_add, atomic_swap, atomic_store = _exchange("add"), _exchange("xchg"), _set("seq_cst")
 #: The same, after everything written before, and no more.
 atomic_release = _set("release")

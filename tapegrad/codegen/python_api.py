@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..common.uninterrupted import Lazily
-from .compile import compiled, helper, intrinsic, numba
-from .memory import c_function, load_int
+from .compile import compiled, helper
+from .memory import c_function, load_int, of_types
 
 ir: Any = Lazily("llvmlite.ir")
 
@@ -57,18 +57,14 @@ new_float = c_function("PyFloat_FromDouble", "int64", "float64")
 new_int = c_function("PyLong_FromLongLong", "int64", "int64")
 
 
-@intrinsic
-def ten_words(typingctx):
-    """Memory for ten words, as many as a ``Py_buffer`` has, until the function that asks for it returns."""
-
-    def codegen(context, builder, signature, args):
-        with builder.goto_entry_block():
-            room = builder.alloca(ir.ArrayType(ir.IntType(64), VIEW // 8))
-        return builder.ptrtoint(room, ir.IntType(64))
-
-    return numba.types.int64(), codegen
+def _ten_words(context, builder, signature, args):
+    with builder.goto_entry_block():
+        room = builder.alloca(ir.ArrayType(ir.IntType(64), VIEW // 8))
+    return builder.ptrtoint(room, ir.IntType(64))
 
 
+#: Memory for ten words, as many as a ``Py_buffer`` has, until the function that asks for it returns.
+ten_words = of_types(_ten_words, "int64")
 #: Not 0 for arrays, and for what else has a buffer.
 has_buffer = c_function("PyObject_CheckBuffer", "int32", "int64")
 #: Fill the ``Py_buffer`` at `view` in; not 0 and an exception if the object is not so.

@@ -99,7 +99,7 @@ class _Chunks:
 def _executor(count):
     """The executor with so many threads; it starts one when there is something to do for it, and no other one is free.
 
-    One of another number does what it has been given, and ends when nothing uses it any more.
+    One of another number finishes its queue, and ends with its last call.
     """
     return ThreadPoolExecutor(count, "tapegrad")
 

@@ -74,23 +74,19 @@ def pair(dispatcher, mask, lanes=0):
     """
     pairs = _PAIRS.setdefault(dispatcher.py_func, {})
     if (mask, lanes) not in pairs:
-        if hasattr(dispatcher, "iteration"):
-            pairs[mask, lanes] = _pair_of_loop(dispatcher, mask, lanes)
-            return pairs[mask, lanes]
-        names = [f"a{k}" for k in range(len(mask))]
-        seeds, arrays = [k for k, kind in enumerate(mask) if kind], [k for k, kind in enumerate(mask) if kind == 2]
-        made = GradientBuilder(dispatcher.of_user, names, f"f({', '.join(names)})", seeds, arrays, True, {}, lanes)
-        pairs[mask, lanes] = made.function("forward"), made.function("backward")
+        iteration = getattr(dispatcher, "iteration", None)
+
+        def make(names, seeds, arrays, call="0", apart=False):
+            return GradientBuilder(dispatcher.of_user, names, call, seeds, arrays, apart, {}, lanes, program=iteration and iteration.program)
+
+        if iteration:
+            pairs[mask, lanes] = pair_of(iteration, mask, make, f"{iteration.loop.loc.line}_{uuid.uuid4().hex}")
+        else:
+            names = [f"a{k}" for k in range(len(mask))]
+            seeds, arrays = [k for k, kind in enumerate(mask) if kind], [k for k, kind in enumerate(mask) if kind == 2]
+            made = make(names, seeds, arrays, f"f({', '.join(names)})", True)
+            pairs[mask, lanes] = made.function("forward"), made.function("backward")
     return pairs[mask, lanes]
-
-
-def _pair_of_loop(dispatcher, mask, lanes):
-    iteration = dispatcher.iteration
-
-    def make(names, seeds, arrays):
-        return GradientBuilder(dispatcher.of_user, names, "0", seeds, arrays, False, {}, lanes, program=iteration.program).function()
-
-    return pair_of(iteration, mask, make, f"{iteration.loop.loc.line}_{uuid.uuid4().hex}")
 
 
 # ---- the passes -------------------------------------------------------------------------------

@@ -359,11 +359,11 @@ def pair_of(iteration, mask, make, unique):
         sums="".join(f"sums[{j}], " for j in range(len(active))) or "0.0,",
     )  # fmt: skip
     scope = {"np": np, "raised": runtime.raised, "unique": unique, "__name__": __name__}
-    primal = make(names, [], [])
+    primal = make(names, [], []).function()
     scope["run"] = _run(iteration, inputs, [], [], primal, "value", max(1, len(iteration.sums)), f"primal_{unique}")
     scope["run_forward"] = _compiled(text, "run_forward", scope)
     forward = _compiled(text, "forward", scope)
-    both = make(names, [1 + k for k, kind in enumerate(kinds) if kind], [1 + k for k in arrays])
+    both = make(names, [1 + k for k, kind in enumerate(kinds) if kind], [1 + k for k in arrays]).function()
     scope = {**scope, "run": _run(iteration, inputs, shadows, colliding, both, "sums", len(active), f"both_{unique}")}
     scope["run_backward"] = _compiled(text, "run_backward", scope)
     return forward, _compiled(text, "backward", scope)
