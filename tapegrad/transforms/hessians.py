@@ -62,6 +62,7 @@ class Gradient:
         return made
 
 
+#: What transformations evaluate of which second derivatives are asked (`Transformed._function`).
 _gradient = cached_property(lambda self: Gradient(self.__wrapped__, self._argnums))
 
 
