@@ -208,7 +208,7 @@ def _sweep(function, args, kwargs):
 
 def debug_nans(wanted: bool) -> None:
     """Look for NaN from now on, in this thread and those that start later, or do not."""
-    ThreadState.looking = staticmethod(lambda: detect_anomaly(inf=False) if wanted else None)
+    ThreadState.looking = staticmethod(lambda: detect_anomaly(inf=False) if wanted else None)  # type: ignore[arg-type]
     thread_state().set_checking(ThreadState.looking())
 
 

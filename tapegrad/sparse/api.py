@@ -23,7 +23,7 @@ from ..program.evaluation import applied
 from ..transforms.argnums import check_given
 from ..transforms.functional import chosen
 from ..transforms.hessians import Gradient
-from ..transforms.jacobians import MODES
+from ..transforms.jacobians import checked_mode
 from ..transforms.replay.directions import SparseTemplate
 from ..transforms.transformed import OfDirections, Transformed
 
@@ -297,9 +297,7 @@ def sparse_jacobian(
     >>> found.nnz
     4
     """
-    if mode not in MODES:
-        raise OptionError(f"mode={mode!r} is not one of {', '.join(MODES)}")
-    return _SparseJacobian(f, chosen(argnums, argnum, kernel), mode)
+    return _SparseJacobian(f, chosen(argnums, argnum, kernel), checked_mode(mode))
 
 
 def sparse_hessian(

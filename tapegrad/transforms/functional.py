@@ -23,6 +23,7 @@ from .replay.kernels import JitOptions, checked_policy
 from .transformed import Jitted, Transformed, under_jit
 
 Via = Literal["record", "numba"]
+#: What overloads say of `has_aux` and `argnums`.
 No = Literal[False]
 FirstTwo = tuple[Literal[0], Literal[1]]
 R = TypeVar("R", bound=Any, covariant=True)

@@ -28,7 +28,7 @@ from ..program.evaluation import Evaluation, applied, on_tensors
 from ..program.ports import units
 from .argnums import check_function, check_given
 from .functional import chosen
-from .jacobians import JacobianFunction, arranged
+from .jacobians import JacobianFunction, arranged, checked_mode
 from .replay.answers import MISS
 from .replay.directions import of_directions
 from .transformed import BodyProgram, OfDirections, RecordedWhole, Transformed
@@ -62,6 +62,7 @@ class Gradient:
         return made
 
 
+#: What transformations evaluate of which second derivatives are asked (`Transformed._function`).
 _gradient = cached_property(lambda self: Gradient(self.__wrapped__, self._argnums))
 
 
@@ -226,7 +227,7 @@ def hessian(
     array([[6., 2.],
            [2., 0.]])
     """
-    return _Hessian(f, chosen(argnums, argnum, kernel), mode, explain)
+    return _Hessian(f, chosen(argnums, argnum, kernel), checked_mode(mode), explain)
 
 
 #: Columns of a Hessian that are held at once where only its diagonal is wanted.

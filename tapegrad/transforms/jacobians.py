@@ -43,6 +43,13 @@ X = TypeVar("X", bound=Any)
 MODES = ("auto", "forward", "reverse")
 
 
+def checked_mode(mode):
+    """`mode`, if users may ask for it: `program.choosing` knows another one."""
+    if mode not in MODES:
+        raise OptionError(f"mode={mode!r} is not one of {', '.join(MODES)}")
+    return mode
+
+
 def arranged(container, structure, what, of):
     """The leaves of what is to be a container of `structure`, in its order; a list may stand for a tuple, and one leaf for another container of one."""
     leaves, found = flatten(container)
@@ -302,7 +309,7 @@ def jacobian(
     array([[2., 1., 0.],
            [0., 3., 2.]])
     """
-    argnums = chosen(argnums, argnum, kernel)
+    argnums, mode = chosen(argnums, argnum, kernel), checked_mode(mode)
     if holomorphic:
         return HolomorphicJacobian(RealPart(f), argnums, mode, explain)
     return JacobianFunction(f, argnums, mode, explain)
@@ -318,8 +325,6 @@ class JacobianFunction(OfDirections):
     """What `jacobian` returns."""
 
     def __init__(self, function, argnums, mode, explain=False):
-        if mode not in MODES:
-            raise OptionError(f"mode={mode!r} is not one of {', '.join(MODES)}")
         self._mode, self._explain = mode, explain
         super().__init__(function, argnums)
 
