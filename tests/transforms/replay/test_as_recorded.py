@@ -120,6 +120,7 @@ WRITTEN_WITHOUT_DERIVATIVE = {
 
 
 @pytest.mark.parametrize("write", WRITTEN_WITHOUT_DERIVATIVE.values(), ids=WRITTEN_WITHOUT_DERIVATIVE)
+@pytest.mark.filterwarnings("ignore::tapegrad.errors.PathWarning")
 def test_what_is_written_under_no_grad_is_that_of_each_call(write):
     def f(x):
         work = tg.zeros(2)
@@ -135,6 +136,20 @@ def test_what_is_written_under_no_grad_is_that_of_each_call(write):
     values, gradients = tg.vmap(tg.value_and_grad(f))(xs)
     np.testing.assert_array_equal(values, [value for value, _ in expected])
     np.testing.assert_array_equal(gradients, [gradient for _, gradient in expected])
+
+
+@pytest.mark.filterwarnings("ignore::tapegrad.errors.PathWarning")
+def test_averages_that_a_function_keeps_under_no_grad_run_on():
+    def f(x, average):
+        with tg.no_grad():
+            average.mul_(0.5).add_(x)
+        return np.sum(x * average)
+
+    for transformed in (tg.grad, lambda f: tg.jit(tg.grad(f))):
+        average = tg.zeros(2)
+        g = transformed(lambda x: f(x, average))
+        assert [g(np.array([k, 2.0])).tolist() for k in (1.0, 2.0, 3.0)] == [[1.0, 2.0], [2.5, 3.0], [4.25, 3.5]]
+        assert average.tolist() == [4.25, 3.5] and not average.requires_grad
 
 
 @pytest.mark.parametrize("leaf", [lambda x: tg.tensor(x, requires_grad=True), lambda x: tg.tensor([1.0, 2.0], requires_grad=True)], ids=["a value", "a constant"])
