@@ -185,3 +185,14 @@ def test_functions_that_register_hooks_run_at_every_call(hooked):
     assert "registers a hook" in g.stats().fallback
     np.testing.assert_array_equal(tg.vmap(tg.grad(f))(xs), 24.0 * xs)
     np.testing.assert_array_equal(tg.grad(lambda xs: tg.scan(lambda c, x: (c + f(x), None), 0.0, xs)[0])(xs), 24.0 * xs)
+
+
+@pytest.mark.parametrize("made", [lambda x: tg.Parameter(x * 2.0), lambda x: tg.Parameter(x.detach(), requires_grad=False)], ids=["leaf", "constant"])
+def test_a_parameter_made_of_a_value_is_that_of_each_call(made):
+    def f(x):
+        return np.sum(x * made(x).detach())
+
+    g, xs = tg.jit(tg.grad(f)), np.array([[1.0, 2.0], [3.0, 4.0]])
+    expected = [tg.grad(f)(x) for x in xs]
+    np.testing.assert_array_equal([g(x) for x in xs], expected)
+    np.testing.assert_array_equal(tg.vmap(tg.grad(f))(xs), expected)
