@@ -9,7 +9,7 @@ from ..tape.meta import meta_of
 from ..tape.places import caller_place
 from ..tape.store import thread_state
 from .differentiable import Differentiable
-from .record import normalise, tracked
+from .record import normalise
 from .traces import trace_of
 from .views import root_of, sharers
 
@@ -44,9 +44,8 @@ def before_change(x):
 def assign_value(x, value):
     """Replace the whole value of `x` (the setter of ``.data``)."""
     value = registry.objects.operand(value)
-    if trace_of((value,)) is not None and not tracked(x) and value.shape == x.shape:
-        x._become(value.detach())
-        return
+    if (trace := trace_of((value,))) is not None and x._t is None:
+        raise trace.refused("it sets the .data of a tensor to what depends on an argument, which no replay would do")
     value = normalise(plain_array(value._v if isinstance(value, Differentiable) else value, ".data"))
     if np.shape(value) != x.shape:
         raise ValueError(f"the new value of shape {np.shape(value)} does not fit a tensor of shape {tuple(x.shape)}")

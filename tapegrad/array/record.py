@@ -187,13 +187,13 @@ def tracked(t):
 
 
 def recorded(*operands):
-    """Whether a change of the first of these is an instruction: one is tracked, and not switched off by ``no_grad``.
-
-    In a functional recording what that makes of a constant is one, too, for another point has other numbers.
-    """
+    """Whether a change in place by these carries a derivative: one is tracked, and not switched off by ``no_grad``."""
     if thread_state().enabled:
         return any(map(tracked, operands))
-    return registry.Dual in map(type, operands) or not operands[0].requires_grad and trace_of(operands) is not None
+    trace = trace_of(operands[1:])
+    if trace is not None and operands[0]._t is None:
+        raise trace.refused("it writes what depends on an argument into a tensor under no_grad, which no replay would do")
+    return registry.Dual in map(type, operands)
 
 
 def apply(row, operands, attrs=(), value=None, integer=0, depth=3):

@@ -307,7 +307,7 @@ class Parameter(Tensor):
     def __new__(cls, data: TensorLike | None = None, requires_grad: bool = True) -> Self:
         if not isinstance(data, Tensor):
             return rebuilt(cls, tensor(() if data is None else data)._v, requires_grad, None)
-        made = rebuilt(cls, data._v, requires_grad, None)
+        made = rebuilt(cls, data._let_out("tg.Parameter()"), requires_grad, None)
         note_leaf(data, made)
         return made
 

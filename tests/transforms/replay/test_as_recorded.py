@@ -120,6 +120,7 @@ WRITTEN_WITHOUT_DERIVATIVE = {
 
 
 @pytest.mark.parametrize("write", WRITTEN_WITHOUT_DERIVATIVE.values(), ids=WRITTEN_WITHOUT_DERIVATIVE)
+@pytest.mark.filterwarnings("ignore::tapegrad.errors.PathWarning")
 def test_what_is_written_under_no_grad_is_that_of_each_call(write):
     def f(x):
         work = tg.zeros(2)
@@ -135,6 +136,20 @@ def test_what_is_written_under_no_grad_is_that_of_each_call(write):
     values, gradients = tg.vmap(tg.value_and_grad(f))(xs)
     np.testing.assert_array_equal(values, [value for value, _ in expected])
     np.testing.assert_array_equal(gradients, [gradient for _, gradient in expected])
+
+
+@pytest.mark.filterwarnings("ignore::tapegrad.errors.PathWarning")
+def test_averages_that_a_function_keeps_under_no_grad_run_on():
+    def f(x, average):
+        with tg.no_grad():
+            average.mul_(0.5).add_(x)
+        return np.sum(x * average)
+
+    for transformed in (tg.grad, lambda f: tg.jit(tg.grad(f))):
+        average = tg.zeros(2)
+        g = transformed(lambda x: f(x, average))
+        assert [g(np.array([k, 2.0])).tolist() for k in (1.0, 2.0, 3.0)] == [[1.0, 2.0], [2.5, 3.0], [4.25, 3.5]]
+        assert average.tolist() == [4.25, 3.5] and not average.requires_grad
 
 
 @pytest.mark.parametrize("leaf", [lambda x: tg.tensor(x, requires_grad=True), lambda x: tg.tensor([1.0, 2.0], requires_grad=True)], ids=["a value", "a constant"])
@@ -170,3 +185,14 @@ def test_functions_that_register_hooks_run_at_every_call(hooked):
     assert "registers a hook" in g.stats().fallback
     np.testing.assert_array_equal(tg.vmap(tg.grad(f))(xs), 24.0 * xs)
     np.testing.assert_array_equal(tg.grad(lambda xs: tg.scan(lambda c, x: (c + f(x), None), 0.0, xs)[0])(xs), 24.0 * xs)
+
+
+@pytest.mark.parametrize("made", [lambda x: tg.Parameter(x * 2.0), lambda x: tg.Parameter(x.detach(), requires_grad=False)], ids=["leaf", "constant"])
+def test_a_parameter_made_of_a_value_is_that_of_each_call(made):
+    def f(x):
+        return np.sum(x * made(x).detach())
+
+    g, xs = tg.jit(tg.grad(f)), np.array([[1.0, 2.0], [3.0, 4.0]])
+    expected = [tg.grad(f)(x) for x in xs]
+    np.testing.assert_array_equal([g(x) for x in xs], expected)
+    np.testing.assert_array_equal(tg.vmap(tg.grad(f))(xs), expected)
