@@ -1,7 +1,7 @@
 """From scalar instructions and templates to the scalar instructions of their adjoints or tangents.
 
 Records are those of a tape (`tape.layout`), but that in the place of where each was recorded stands the forward slot it was made for:
-columns of the same memory are opcode, two operands (0: the constant stands in), that slot; and as doubles, last, the constant.
+of its eight int32 numbers the first are opcode, two operands (0: the constant stands in), that slot; of its four doubles the last is the constant.
 `derive` walks a run of forward instructions from the start to the end for tangents, from the end to the start for
 adjoints; ``word[l, i]`` is the slot of tangent or adjoint l of slot i, 0 if there is none yet.
 
@@ -36,7 +36,7 @@ def operand(ref, a, b, i, w, v, constant):
 
 
 @compiled_on_arrays(
-    "int64(int64, int64, int64, int32[:, ::1], float64[:, ::1], int64, int64[:, ::1], int32[::1], int64[::1], float64[::1], "
+    "int64(int64, int64, int64, int32[::1], float64[::1], int64, int64[:, ::1], int32[::1], int64[::1], float64[::1], "
     "int64[::1], int64[:, ::1], float64[::1], int64[::1], int64[:, ::1], int64, int64, int64)"
 )
 def derive(
@@ -54,7 +54,7 @@ def derive(
         t = template[i]
         if t == 0:
             continue
-        a, b = records[i, 1], records[i, 2]
+        a, b = records[8 * i + 1], records[8 * i + 2]
         for lane in range(len(word)):
             w, v = (word[lane, a], word[lane, b]) if forward else (word[lane, i], 0)
             if w == 0 and v == 0:
@@ -62,10 +62,10 @@ def derive(
             base = count
             for k in range(starts[t], starts[t + 1]):
                 ref, other, where = instructions[k, 1], instructions[k, 2], instructions[k, 3]
-                records[count, 0], records[count, 3] = instructions[k, 0], i
-                records[count, 1] = operand(ref, a, b, i, w, v, 0) if ref < OWN_LINES else base + ref - OWN_LINES
-                records[count, 2] = operand(other, a, b, i, w, v, 0) if other < OWN_LINES else base + other - OWN_LINES
-                numbers[count, 3] = pool[pools[i] + where] if where >= 0 else literals[k]
+                records[8 * count], records[8 * count + 3] = instructions[k, 0], i
+                records[8 * count + 1] = operand(ref, a, b, i, w, v, 0) if ref < OWN_LINES else base + ref - OWN_LINES
+                records[8 * count + 2] = operand(other, a, b, i, w, v, 0) if other < OWN_LINES else base + other - OWN_LINES
+                numbers[4 * count + 3] = pool[pools[i] + where] if where >= 0 else literals[k]
                 count += 1
             for k in range(ends[t], ends[t + 1]):
                 left = contributions[k, 0] == 0
@@ -80,15 +80,15 @@ def derive(
                 if before == 0 and positive:
                     word[lane, target] = value
                     continue
-                records[count, 0], records[count, 3] = negative if before == 0 else add if positive else subtract, i
-                records[count, 1], records[count, 2] = (value, 0) if before == 0 else (before, value)
-                numbers[count, 3] = 0.0
+                records[8 * count], records[8 * count + 3] = negative if before == 0 else add if positive else subtract, i
+                records[8 * count + 1], records[8 * count + 2] = (value, 0) if before == 0 else (before, value)
+                numbers[4 * count + 3] = 0.0
                 word[lane, target] = count
                 count += 1
     return count
 
 
-@compiled_on_arrays("void(int64, int64, int64, int32[:, ::1], float64[:, ::1], int64[:, ::1], int8[::1], int32[::1], int64[::1], int32[::1])")
+@compiled_on_arrays("void(int64, int64, int64, int32[::1], float64[::1], int64[::1], int8[::1], int32[::1], int64[::1], int32[::1])")
 def number_values(first, count, interleaved, records, numbers, bits, fixed, alias, opcodes, table):
     """Fold and share scalar instructions from slot `first` on; those before it are shared with.
 
@@ -100,40 +100,40 @@ def number_values(first, count, interleaved, records, numbers, bits, fixed, alia
     add, subtract, multiply, negative, absolute = opcodes[0], opcodes[1], opcodes[2], opcodes[3], opcodes[4]
     mask = table.size - 1
     for i in range(1, count):
-        op = records[i, 0]
+        op = records[8 * i]
         alias[i] = i
         if op >= FIRST_ARRAY or op <= SCALAR_LEAF and fixed[i] == 0:
             continue
-        a, b = alias[records[i, 1]], alias[records[i, 2]]
+        a, b = alias[records[8 * i + 1]], alias[records[8 * i + 2]]
         if i >= first and op != SCALAR_LEAF:
             of_a, of_b = a == 0 or fixed[a] == 1, b == 0 or fixed[b] == 1
-            x, y = numbers[i if a == 0 else a, 3], numbers[i if b == 0 else b, 3]
+            x, y = numbers[4 * (i if a == 0 else a) + 3], numbers[4 * (i if b == 0 else b) + 3]
             product = op == multiply or op == absolute
             if of_a and of_b and (product or op == add or op == subtract or op == negative):
                 if product:
                     value = 0.0 if op == absolute and (x == 0.0 or y == 0.0) else x * y
                 else:
                     value = x + y if op == add else x - y if op == subtract else -x
-                op = records[i, 0] = SCALAR_LEAF
-                fixed[i], numbers[i, 3] = 1, value
+                op = records[8 * i] = SCALAR_LEAF
+                fixed[i], numbers[4 * i + 3] = 1, value
                 a = b = 0
             elif product and (of_a and x == 1.0 or of_b and y == 1.0):
                 alias[i] = b if of_a else a
                 continue
             elif op == absolute and (of_a and 0.0 < abs(x) < np.inf or of_b and 0.0 < abs(y) < np.inf):
                 # Only what is not finite times zero is something else than the product.
-                op = records[i, 0] = multiply
+                op = records[8 * i] = multiply
             elif (op == add or op == multiply) and 0 < b < a:
                 a, b = b, a
-            records[i, 1], records[i, 2] = a, b
-        key, latest = bits[i, 3], records[i, 3] if interleaved else first
+            records[8 * i + 1], records[8 * i + 2] = a, b
+        key, latest = bits[4 * i + 3], records[8 * i + 3] if interleaved else first
         bucket = (mix((a << 32) ^ (b << 8) ^ op, key) >> HIGH) & mask
         while True:
             j = table[bucket]
             if j == 0:
                 table[bucket] = i
                 break
-            if records[j, 0] == op and records[j, 1] == a and records[j, 2] == b and bits[j, 3] == key:
+            if records[8 * j] == op and records[8 * j + 1] == a and records[8 * j + 2] == b and bits[4 * j + 3] == key:
                 if i >= first and (j >= first or j <= latest or op == SCALAR_LEAF):
                     alias[i] = j
                 break

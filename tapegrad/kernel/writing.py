@@ -42,7 +42,7 @@ class Writer:
 
     Attributes
     ----------
-    buffer : bytearray
+    buffer : ndarray of uint8
         Records, of which the first `count` are used.
     columns : list of ndarray
         As of `columns_of`.
@@ -63,9 +63,10 @@ class Writer:
     def __init__(self, tape, interleaved=False, again=False):
         self.tape, self.interleaved, self.again = tape, interleaved, again
         self.first = self.count = len(tape.records)
-        self.buffer = bytearray(tape.records.tobytes())
+        # As bytes: of fields each would be copied by itself.
+        self.buffer = tape.records.view(np.uint8).copy()
         self.columns = columns_of(self.buffer)
-        self.columns[0][:, 3] = np.arange(self.count)
+        self.columns[0][3::8] = np.arange(self.count)
         self.entries, self.values, self.inputs, self.guards = [], Constants(tape.constants), [], []
         self.metas, self.placed = {}, {}
         self.origin = 0
@@ -75,7 +76,7 @@ class Writer:
         """Make room for `more` instructions."""
         size = len(self.buffer) // RECORD.size
         if self.count + more > size:
-            grown = bytearray(RECORD.size * max(self.count + more, size + size // 2 + 64))
+            grown = np.zeros(RECORD.size * (max(self.count + more, size + size // 2) + 64), np.uint8)
             grown[: len(self.buffer)] = self.buffer
             self.buffer, self.columns = grown, columns_of(grown)
 
@@ -220,8 +221,8 @@ class _Closing:
         self.writer, self.tape, self.results = writer, writer.tape, results
         self.leaves = [slot for whole, _, parts in writer.inputs for slot in ([whole] if whole else []) + [s for _, s in parts]]
         self.count = writer.count
-        self.buffer = writer.buffer[: RECORD.size * writer.count]
-        self.records = np.frombuffer(self.buffer, RECORD_DTYPE)
+        self.buffer = writer.buffer[: RECORD.size * writer.count].copy()
+        self.records = self.buffer.view(RECORD_DTYPE)
         self.items, self.guards = [*self.tape.items, *writer.entries], [*self.tape.guards, *writer.guards]
 
     def run(self):
@@ -272,7 +273,7 @@ class _Closing:
         #: The new number of each slot.
         new = np.zeros(self.count, np.int32)
         new[order] = np.arange(len(order))
-        records = self.records[order]
+        records = self.buffer.reshape(-1, RECORD.size)[order].reshape(-1).view(RECORD_DTYPE)
         source = records["offset"].copy()
         scalar = (records["op"] > SCALAR_LEAF) & (records["op"] < FIRST_ARRAY)
         records["a"], records["b"] = new[records["a"]] * scalar, new[records["b"]] * scalar
@@ -311,5 +312,5 @@ def _slots_by(table, operands):
 
 
 def columns_of(buffer):
-    """Records as rows of int32, of float64 and of int64 numbers."""
-    return [np.frombuffer(buffer, dtype).reshape(-1, RECORD.size // dtype().itemsize) for dtype in (np.int32, np.float64, np.int64)]
+    """Records as int32, float64 and int64 numbers."""
+    return [buffer.view(dtype) for dtype in (np.int32, np.float64, np.int64)]
