@@ -2,7 +2,7 @@
 
 Each runs the function once per pass on dual numbers of a fresh level
 (`tapegrad.array.dual`) and takes the tangents of that level out of what it returns.
-Where a derivative outside is recorded, `jvp` and `derivative` evaluate the function on the tape that is there, and push the
+Where a derivative outside is recorded, all three evaluate the function on the tape that is there, and push the
 tangents along it (`program.evaluation`): what has to be passed are then records, of which compiled code writes most.
 Forward mode costs about as much as the function itself, times the number of
 inputs that are varied; see ``docs/forward.md`` for when that is the better way.
