@@ -85,7 +85,7 @@ def _without(labels, x, result):
 
 
 _NAMES = """
-average linalg.outer linalg.tensordot tensordot kron polyfit vander diff ediff1d gradient cov linalg.multi_dot linalg.matrix_power
+linalg.outer linalg.tensordot tensordot kron polyfit vander diff ediff1d gradient cov linalg.multi_dot linalg.matrix_power
 linalg.tensorinv linalg.cond linalg.cross logspace ptp trapezoid cumulative_sum cumulative_prod nancumsum nancumprod
 rollaxis ix_ vstack hstack dstack column_stack append hsplit vsplit dsplit unstack
 fliplr flipud rot90 resize fft.fftshift fft.ifftshift trim_zeros apply_along_axis apply_over_axes
@@ -213,6 +213,13 @@ def own_code(function):
 
 for _function in of_numpy(_NAMES):
     FUNCTIONS[_function] = lambda *args, function=_function, **kwargs: own_code(function)(*args, **kwargs)
+
+
+@implements(np.average)
+def _average(a, *args, **kwargs):
+    # NumPy asks for the product of integers in floats, which are made here before.
+    a = F.lift(a)
+    return own_code(np.average)(F.astype(a, np.float64) if a.dtype.kind in "iub" else a, *args, **kwargs)
 
 
 @implements(np.linspace)
