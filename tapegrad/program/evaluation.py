@@ -164,7 +164,8 @@ class Evaluation:
                 way = "forward mode: its columns have" if one.forward else "reverse mode: its rows have"
                 print(f"{way} {one.count} colours, each of which shares no place in the Jacobian")
             return self._from_colours(one)
-        chosen = mode
+        # (Hooks are for backward passes.)
+        chosen = mode = "reverse" if mode == "auto" and walk.hooked else mode
         if mode in ("auto", "product") or explain:
             if walk.prediction is None:
                 walk.prediction = predict(walk, mode == "product")

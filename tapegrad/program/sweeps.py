@@ -49,6 +49,8 @@ class NumberWalk(ABC):
         The last slot of the tape that a sweep may read.
     at_once : bool
         Whether forward mode carries all seeds at once, from instruction to instruction in Python.
+    hooked : bool
+        Whether the function has registered hooks, which backward passes call.
     widest : float
         Numbers that a cut has at most at which the Jacobian may be multiplied out.
     prediction : Prediction or None
@@ -57,7 +59,7 @@ class NumberWalk(ABC):
         What was replayed.
     """
 
-    recorded, at_once, prediction, widest, tape = False, False, None, math.inf, None
+    recorded, at_once, hooked, prediction, widest, tape = False, False, False, None, math.inf, None
     inputs: list
     outputs: list
 
@@ -182,12 +184,11 @@ class StoreWalk(NumberWalk):
         self.high = max([1, *(p.slot for p in self.inputs + self.outputs)])
         #: A custom primitive whose rules run in Python, at which the compiled sweeps cannot stop.
         self.primitive = next((s.row.name for s in self._signatures() if s.in_python), "")
-        if self.primitive:
+        self.hooked = any((store.hooks, store.node_hooks, store.pre_hooks, *(leaf._x and leaf._x.hooks for leaf in leaves)))
+        if self.primitive or self.hooked:
             if [leaf._k for leaf in leaves] != keys:
-                raise ModifiedInPlaceError(
-                    f"the function changes an argument in place and calls the custom primitive {self.primitive!r}; "
-                    "let it change a copy"
-                )
+                what = f"calls the custom primitive {self.primitive!r}" if self.primitive else "registers a hook"
+                raise ModifiedInPlaceError(f"the function changes an argument in place and {what}; let it change a copy")
             self._tensors = leaves, results
 
     def refuse_captured(self, function):
@@ -220,7 +221,7 @@ class StoreWalk(NumberWalk):
         """As of `NumberWalk`."""
         if forward is True:
             return self._columns(directions)
-        product = self._product(forward) if forward and not self.primitive else None
+        product = self._product(forward) if forward and not (self.primitive or self.hooked) else None
         return self.swept(directions) if product is None else product
 
     # -- reverse mode --------------------------------------------------------------
@@ -235,8 +236,8 @@ class StoreWalk(NumberWalk):
         return backward
 
     def swept(self, directions):
-        """As of `NumberWalk`; where a rule runs in Python, by ordinary backward passes."""
-        if not self.primitive:
+        """As of `NumberWalk`; where a rule runs in Python, or hooks are to be called, by ordinary backward passes."""
+        if not (self.primitive or self.hooked):
             return super().swept(directions)
         (leaves, results), count = self._tensors, count_of(self.outputs, directions)
         matrices = [np.zeros((count, p.size), p.char) for p in self.inputs]

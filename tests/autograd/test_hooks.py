@@ -92,3 +92,36 @@ def test_hooks_stay_with_the_value_they_were_put_on():
     y.register_hook(seen.append)
     np.sum(y).backward()
     assert [g.tolist() for g in seen] == [[1.0, 1.0], [3.0, 3.0], [3.0, 3.0]]
+
+
+def test_hooks_are_called_wherever_adjoints_pass():
+    def by_value(x):
+        y = 2.0 * x
+        y.register_hook(lambda g: 3.0 * g)
+        return np.sum(y**2)
+
+    def by_argument(x):
+        x.register_hook(lambda g: 3.0 * g)
+        return np.sum((2.0 * x) ** 2)
+
+    def by_node(x):
+        y = 2.0 * x
+        y.grad_fn.register_hook(lambda inner, outer: tuple(g and 3.0 * g for g in inner))
+        return np.sum(y**2)
+
+    x, ones = np.array([1.0, 2.0]), np.ones(2)
+    for f in (by_value, by_argument, lambda x: by_node(x[0]) + by_node(x[1])):
+        expected = tg.grad(f)(x)
+        np.testing.assert_array_equal(expected, 24.0 * x)
+        for found in (tg.jacobian(f)(x), tg.jacrev(f)(x), tg.vjp(f, x)[1](1.0)[0], tg.grad(tg.checkpoint(f))(x), tg.jit(tg.jacobian(f))(x)):
+            np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(tg.jacobian(lambda x, f=f: f(x) * ones)(x), [expected, expected])
+        np.testing.assert_array_equal(tg.hessian(f)(x) @ ones, tg.hvp(f)(x, ones))
+
+    def in_place(x):
+        with tg.no_grad():
+            x *= 2.0
+        return by_value(x)
+
+    with pytest.raises(tg.errors.ModifiedInPlaceError, match="registers a hook; let it change a copy"):
+        tg.jacobian(in_place)(x)
