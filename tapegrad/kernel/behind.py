@@ -1,8 +1,9 @@
 """The adjoint of a tape, or a tangent, written on the same tape: what a derivative inside of another one costs.
 
 `autograd.passes` and `autograd.tangents` run the rules of rows on tensors.  Here runs of scalar instructions are passed by compiled code, which writes the same
-instructions from templates (`kernel.templates`, `kernel.scalars`), with their values.  In between the rules of array instructions are
-run on tensors.  Nothing is remembered of a tape: templates belong to rows.
+instructions from templates (`kernel.templates`, `kernel.scalars`), with their values.  In between, element-wise instructions on arrays of
+one shape are passed by the same templates, a line at a time; of all other array instructions the rules are run on tensors.  Nothing is
+remembered of a tape: templates belong to rows.
 """
 
 import itertools
