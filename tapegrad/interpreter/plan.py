@@ -370,7 +370,7 @@ class Signature(Registered):
         It is for element-wise operations on float64 arrays, and numbers, and products of matrices.
         """
         row, out = self.row, self.out
-        if not (row.elementwise or row.name == "matmul") or self.attrs or row.constants or self.in_python or len(self.metas) > 2:
+        if not (row.elementwise and out.ndim or row.name == "matmul") or self.attrs or row.constants or self.in_python or len(self.metas) > 2:
             return -1
         if out is not (c_array(out.shape, "d") if out.ndim else SCALAR) or any(m.char != "d" for m in self.metas):
             return -1
