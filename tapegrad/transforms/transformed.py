@@ -99,8 +99,8 @@ class Transformed(Generic[R]):
         with contextlib.suppress(AttributeError, KeyError):
             if operator.attrgetter(self.__qualname__)(sys.modules[self.__module__]) is self:
                 return self.__qualname__
-        args, kwargs = self._made_of
-        return functools.partial(type(self), *args, **kwargs), ()
+        # (What is called is not copied, its arguments are.)
+        return _made, (type(self), *self._made_of)
 
     def __init__(self, function, argnums, has_aux=False, scalar=True):
         check_function(function, " to differentiate")
@@ -375,3 +375,7 @@ def of_another(function, change):
     """The transformation `function`, made anew of what `change` makes of its function."""
     (inner, *args), kwargs = function._made_of
     return type(function)(change(inner), *args, **kwargs)
+
+
+def _made(kind, args, kwargs):
+    return kind(*args, **kwargs)
