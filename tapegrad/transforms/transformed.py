@@ -34,7 +34,6 @@ from ..array.typing import Unknown
 from ..autograd import nested
 from ..common.errors import HigherOrderError, StructureError, TapeMismatchError
 from ..common.tree import flatten
-from ..common.uninterrupted import cached_property
 from ..program.evaluation import Evaluation, applied
 from ..tape.places import placed_name
 from ..tape.store import thread_state
@@ -122,7 +121,7 @@ class Transformed(Generic[R]):
         """What runs or replays the function: made when it is first asked for, which inside of another derivative it is not."""
         return self._replays if self._replays is not None else vars(self).setdefault("_replays", self._made_replayed())
 
-    @cached_property
+    @property
     def _function(self):
         """What is evaluated and recorded: the function, or what is made of it."""
         return self.__wrapped__
