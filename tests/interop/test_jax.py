@@ -15,9 +15,10 @@ jnp = jax.numpy
 @pytest.fixture(autouse=True, scope="module")
 def float64():
     # Callbacks come from threads of JAX's own, where a context manager does not hold.
+    before = jax.config.jax_enable_x64
     jax.config.update("jax_enable_x64", True)
     yield
-    jax.config.update("jax_enable_x64", False)
+    jax.config.update("jax_enable_x64", before)
 
 
 A, B = np.array([0.3, -0.7, 1.2]), np.array([[0.5, -1.0, 0.2], [1.5, 0.1, -0.4]])
