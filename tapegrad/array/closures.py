@@ -8,6 +8,8 @@ written out from the same traced expressions as the machine code of the sweeps.
 import math
 from functools import cache
 
+import numpy as np
+
 from ..rules.lang import OPERATORS, Expr, arg, nodes, written
 from ..rules.transposed import absolute_product_value
 from .recorded import value_function
@@ -107,7 +109,8 @@ def tangent_on_arrays(row):
     """
     if not row.elementwise or row.constants:
         return None
-    lines, scope = [], {"product": _product}
+    # (Python's numbers raise what NumPy's do not.)
+    lines, scope = [f"    if x{k}.__class__ is float: x{k} = number(x{k})" for k in range(row.arity)], {"product": _product, "number": np.float64}
     for k, expression in partials_of(row).items():
         if expression.is_const and expression.args[0] == 0.0:
             continue

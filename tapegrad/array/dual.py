@@ -318,8 +318,7 @@ def _of_arrays(row, values, tangents, level, lanes):
         return None
     shape = value.shape if lanes is None else (lanes, *value.shape)
     with np.errstate(all="ignore"):
-        # (Python's numbers raise what NumPy's do not.)
-        tangent = rule(*[np.float64(x) if x.__class__ is float else x for x in values], value, *tangents)
+        tangent = rule(*values, value, *tangents)
     return made(value, tangent if tangent is None or np.shape(tangent) == shape else np.broadcast_to(tangent, shape), lanes, level)
 
 

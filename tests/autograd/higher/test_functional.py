@@ -292,3 +292,14 @@ def test_products_along_several_directions_inside_of_forward_mode():
         np.testing.assert_allclose(tg.derivative(product)(1.3), difference, rtol=1e-7, atol=1e-8)
     twice = lambda x: tg.gnvp(np.sin, lambda y: np.sum(y**4))(x, np.stack([x, x * x]))  # noqa: E731
     np.testing.assert_allclose(tg.jacfwd(tg.jacfwd(twice))(x), tg.jacrev(tg.jacrev(twice))(x), rtol=1e-11, atol=1e-12)
+
+
+def test_tangents_of_arrays_divided_by_a_zero_are_not_finite():
+    """... and raise no error of Python's: of a tape, as of dual numbers."""
+    x = np.array([1.0, -2.0])
+    with np.errstate(all="ignore"):
+        for f in (lambda x: x / 0.0, lambda x: x / (x[0] * 0.0), lambda x: (x * 1.0) ** -1.0 / 0.0):
+            forward = tg.jacobian(f, mode="forward")(x)
+            assert not np.isfinite(forward).all()
+            np.testing.assert_array_equal(np.diag(forward), np.diag(tg.jacfwd(f)(x)))
+            assert not np.isfinite(tg.jvp(tg.grad(lambda x, f=f: np.sum(f(x) * x)), (x,), (x,))[1]).all()
