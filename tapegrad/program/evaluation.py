@@ -164,14 +164,16 @@ class Evaluation:
                 way = "forward mode: its columns have" if one.forward else "reverse mode: its rows have"
                 print(f"{way} {one.count} colours, each of which shares no place in the Jacobian")
             return self._from_colours(one)
-        # (Hooks are for backward passes.)
-        chosen = mode = "reverse" if mode == "auto" and walk.hooked else mode
+        why = f"{mode} mode was asked for"
+        if mode == "auto" and walk.hooked:
+            mode, why = "reverse", "reverse mode, which alone calls the hooks that the function registers"
+        chosen = mode
         if mode in ("auto", "product") or explain:
             if walk.prediction is None:
                 walk.prediction = predict(walk, mode == "product")
             chosen = walk.prediction.mode if mode == "auto" else mode
             if explain:
-                print(walk.prediction.reason if mode == "auto" else f"{mode} mode was asked for; {walk.prediction.reason}")
+                print(walk.prediction.reason if mode == "auto" else f"{why}; {walk.prediction.reason}")
         return self.columns() if chosen == "forward" else self.rows(walk.prediction.cut if chosen == "product" else None)
 
     def columns(self):
