@@ -22,7 +22,7 @@ from ..common.dtypes import check_class, check_classes, check_dtype, readable
 from ..common.errors import ClearedTapeError, ComplexOperandError, NestingError, TapeMismatchError
 from ..common.observers import LISTENERS, notify
 from ..common.registry import registry
-from ..interpreter.fields import constant, place
+from ..interpreter.fields import constant, place, record_row
 from ..interpreter.plan import Signature
 from ..rules import BY_NAME
 from ..tape.layout import CLEARED, TRACED
@@ -215,6 +215,10 @@ def apply(row, operands, attrs=(), value=None, integer=0, depth=3):
     """
     if row.__class__ is str:
         row = BY_NAME[row]
+    if len(operands) < 3 and not row.elementwise:
+        t = record_row(row, attrs, operands[0], operands[1] if len(operands) == 2 else None, value, integer)
+        if t is not None:
+            return t
     Tensor = registry.Tensor
     operands, values, metas, flags = list(operands), [], [], []
     numbers, arrays = [], False

@@ -84,6 +84,8 @@ attribute = c_function("PyObject_GetAttr", "int64", "int64", "int64")
 #: Not 0 if a comparison holds, of which `EQUAL` is one; -1 and an exception if that fails.
 compares = c_function("PyObject_RichCompareBool", "int32", "int64", "int64", "int32")
 EQUAL = 2
+#: 1 if a str has another one at its start (-1 as the last argument), between two positions; -1 and an exception if one is none.
+starts_with = c_function("PyUnicode_Tailmatch", "int64", "int64", "int64", "int64", "int64", "int32")
 #: What a function gives for arguments one behind the other at an address, so many by position, and a tuple of the names of the others, or 0.
 call_with = c_function("PyObject_Vectorcall", "int64", "int64", "int64", "int64", "int64")
 #: A new list; put something at its end, not 0 and an exception if that fails.

@@ -23,7 +23,7 @@ _KNOWN = re.compile(
     r"|PyThread_get_thread_ident|PyThreadState_(SetAsyncExc|GetDict)|PyFloat_(As|From)Double|PyLong_(As|From)LongLong|PyNumber_Check"
     r"|PyTuple_([GS]etItem|New|Pack|Size)|PyList_(GetItem|New|Append)|PyObject_(CheckBuffer|GetBuffer|Type|GetAttr|Vectorcall|RichCompareBool|ClearWeakRefs)"
     r"|PyBuffer_Release|PyBytes_(AsString|Size)|PyObject_GC_(Track|UnTrack|IsTracked|Del)|PyType_GenericAlloc|PyErr_SetNone"
-    r"|PyEval_GetFrame|PyFrame_Get(Code|Lasti|Back)|PyList_Size|PyDict_(Size|GetItemWithError)"
+    r"|PyEval_GetFrame|PyFrame_Get(Code|Lasti|Back)|PyList_Size|PyDict_(Size|GetItemWithError)|PyUnicode_Tailmatch"
 )
 #: File name of glibc's functions on vectors.
 VECTORS = "libmvec.so.1"

@@ -11,12 +11,11 @@ comes with a wheel; from a source tree the first process that differentiates com
 `live`            ``live(store)``, the tensors that lie on a store.
 `record_element`  ``record_element(opcode, vector, position, number)``, the short way of a function of ours that has read an element of
                   a vector, by the opcode of a signature; None where it has to be the general way.
-`record_elementwise`  ``record_elementwise(row, a, b)``, the short way of a rule that computes an element-wise operation of arrays
-                  (`b` None: of one); None where it has to be the general way.
+`record_row`      ``record_row(row, attrs, a, b, value, integer)``, the short way of a row of one operand (`b` None) or two, of which one is an
+                  array; `value` is the result where that is known, or None; None where it has to be the general way.
 `array_ufunc`     the ``__array_ufunc__`` of a class of tensors that has the short ways of numbers and arrays; or None.
 `share`           tells the native type what it has to know: ``share("tensor", cls)`` and ``share("parameter", cls)``, the classes whose
-                  instances take the short way (results are of the first); ``share("wrapper", code)``, the code of functions that stand
-                  between the user's and NumPy's, as do those of "function of one" and "function of two"; ``share("describe", function)``
+                  instances take the short way (results are of the first); ``share("describe", function)``
                   and ``share("copy", function)``, what describes a constant array (None: the general way has to), and what copies one
                   that is not large; ``share("ufunc", function)``, the general way of ufuncs, and ``share("of one", table)`` and
                   ``share("of two", table)``, by the ufunc its row and a function of floats (None: of a power); and
@@ -65,7 +64,7 @@ def _compiled() -> Any:
 numbers = _compiled()
 if numbers is not None and not TYPE_CHECKING:
     Fields, native, place, constant, share = numbers.Fields, numbers.native, numbers.place, numbers.constant, numbers.share
-    record_element, record_elementwise, array_ufunc = numbers.record_element, numbers.record_elementwise, numbers.array_ufunc
+    record_element, record_row, array_ufunc = numbers.record_element, numbers.record_row, numbers.array_ufunc
     from ..codegen.python_api import data_address
 
     def live(store):
@@ -117,7 +116,7 @@ else:
         """The address of the first element of an array."""
         return array.__array_interface__["data"][0]
 
-    record_element = record_elementwise = array_ufunc = share = _nothing
+    record_element = record_row = array_ufunc = share = _nothing
 
 
 @uninterrupted

@@ -111,6 +111,7 @@ from .tensor_memory import (
     kind_of,
     link,
     new_result,
+    of_arrays,
     offset_noted,
     set_free,
     shared_words,
@@ -276,7 +277,7 @@ def _short(which, opcode, a, a_kind, b, b_kind, given, position):
     words = words_of(a, a_kind, b, b_kind)
     if words == 0:
         return GENERALLY
-    thread, offset = load_int(words + IDENT), offset_noted(a, a_kind, b, b_kind, words, which == _ELEMENT)
+    thread, offset = load_int(words + IDENT), offset_noted(a, a_kind, b, b_kind, words)
     if offset < 0:
         return 0 if offset == -2 else GENERALLY
     t = new_result()
@@ -428,14 +429,15 @@ def _record_element(opcode, a, position, number):
     return t
 
 
-def _record_elementwise(row, a, b):
-    """See `fields.record_elementwise`."""
-    one = b == load_int(shared_words() + NONE)
+def _record_row(row, attrs, a, b, value, integer):
+    """See `fields.record_row`."""
+    none = load_int(shared_words() + NONE)
+    one = b == none
     a_kind, b_kind, t = kind_of(a), 0 if one else kind_of(b), GENERALLY
     if a_kind != 0 and (one or b_kind != 0) and (is_array(a, a_kind) or is_array(b, b_kind)):
-        t = element_wise(row, a, a_kind, 0 if one else b, b_kind)
+        t = of_arrays(row, attrs, a, a_kind, 0 if one else b, b_kind, 0 if value == none else value, integer)
     if t == GENERALLY:
-        t = load_int(shared_words() + NONE)
+        t = none
         keep(t)
     return t
 
@@ -447,7 +449,7 @@ _FUNCTIONS = {
     _end: "int64(int64)", _traverse: _TO_THREE, _clear: _TO_ONE, _value: _TO_TWO, _set_value: _TO_THREE, _add: _TO_TWO, _subtract: _TO_TWO,
     _multiply: _TO_TWO, _divide: _TO_TWO, _product: _TO_TWO, _power: _TO_THREE, _negative: _TO_ONE, _absolute: _TO_ONE, _place: "object(object, object, int64)",
     _constant: _TO_TWO, _live: "object(int64)", _record_element: "object(int64, object, int64, float64)",
-    _array_ufunc: "object(object, int64, int64, int64)", _record_elementwise: _TO_THREE,
+    _array_ufunc: "object(object, int64, int64, int64)", _record_row: "object(object, object, object, object, object, int64)",
 }  # fmt: skip
 #: Operators by the name of their row.
 _OPERATORS = {
@@ -455,8 +457,8 @@ _OPERATORS = {
     "power": (_POWER, _power), "negative": (_NEGATIVE, _negative), "absolute": (_ABSOLUTE, _absolute), "matmul": (_PRODUCT, _product),
 }  # fmt: skip
 _COMPILED = compiled_together("numbers", _FUNCTIONS)
-place, constant, live_on, record_element, record_elementwise = (
-    _COMPILED[function][0] for function in (_place, _constant, _live, _record_element, _record_elementwise)
+place, constant, live_on, record_element, record_row = (
+    _COMPILED[function][0] for function in (_place, _constant, _live, _record_element, _record_row)
 )
 
 _MEMBERS = [(name, OBJECT, offset, name == "_t") for name, offset in OBJECT_FIELDS.items()]

@@ -9,13 +9,14 @@ them (`Signature.ready`), not while recording.
 """
 
 import math
+from functools import partial
 
 import numpy as np
 
 from ..common.errors import InternalError, require
 from ..rules import lang as L
 from ..rules.shapes import inside
-from ..tape.meta import SCALAR, c_array, c_strides
+from ..tape.meta import SCALAR, c_strides, laid_out
 from . import program as P
 from .planner import Planner, call_words, repair_words
 from .registered import Registered
@@ -360,19 +361,22 @@ class Signature(Registered):
         self.constants = planner.constants
         self.saved_bytes = sum((metas[k] if k >= 0 else out).nbytes for k in self.saves)
         self.large = self.saved_bytes >= LARGE
+        #: Computes the result of operands alone; None if each instruction has an attribute of its own.
+        self.value = None if row.dynamic else partial(row.value, **dict(attrs)) if attrs else row.value
         self.short = self._short()
         #: Whether it is short, and all arrays are of one shape, one behind the other in memory.
-        self.alike = self.short >= 0 and row.elementwise and all(m is SCALAR or m is out for m in metas)
+        self.alike = self.short >= 0 and row.elementwise and not attrs and all(m is SCALAR or m is out for m in metas)
 
     def _short(self):
         """What the short way keeps (`interpreter.numbers`): the operands, two bits for each, counted from one, and 3 for the result; -1 if it cannot be.
 
-        It is for element-wise operations on float64 arrays, and numbers, and products of matrices.
+        It is for operations on float64 arrays, and numbers.  Where there are no attributes, element-wise ones and products of matrices, the result
+        lies in memory as this one does, row by row; else that is looked at.
         """
         row, out = self.row, self.out
-        if not (row.elementwise and out.ndim or row.name == "matmul") or self.attrs or row.constants or self.in_python or len(self.metas) > 2:
+        if row.constants or row.raises or self.in_python or len(self.metas) > 2 or any(m.char != "d" for m in (out, *self.metas)):
             return -1
-        if out is not (c_array(out.shape, "d") if out.ndim else SCALAR) or any(m.char != "d" for m in self.metas):
+        if not self.attrs and (not (row.elementwise and out.ndim or row.name == "matmul") or out is not laid_out(out.shape, "d")):
             return -1
         return sum((k % 4 + (k >= 0)) << 2 * j for j, k in enumerate(self.saves))
 

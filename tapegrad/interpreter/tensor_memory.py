@@ -3,7 +3,7 @@
 Fields are named by where they lie in a tensor, words by where they lie in a store (`tape.store`) or among what the functions share.
 What is here is compiled into the functions that call it.
 
-The short way of arrays (`element_wise`): element-wise operations on float64 arrays, and numbers, and products of matrices are computed by NumPy and recorded.
+The short way of arrays (`of_arrays`): an operation on one or two float64 arrays, and numbers, is computed by NumPy and recorded.
 It is that of numbers, but that the store has to have the signature of the operation already: the general way makes it, the first time.  Whatever
 may run other code comes first here, too: NumPy's function, which may warn, and the copies of constants.
 """
@@ -36,6 +36,7 @@ from ..codegen.python_api import (
     raise_class,
     raised,
     running_frame,
+    starts_with,
     ten_words,
     thread_ident,
     track,
@@ -48,6 +49,7 @@ from ..codegen.python_api import (
 from ..codegen.symbols import define
 from ..tape.layout import CONSTANT, RECORD, VALUE
 from ..tape.meta import SCALAR
+from ..tape.places import PACKAGE
 from ..tape.store import STATE_KEY, WORDS, TapeStore
 from ..tape.watch import EXPOSED
 
@@ -79,16 +81,13 @@ THINGS += [(True, True), (True, False), (False, True), (True,)]
 BOTH, ONLY_FIRST, ONLY_SECOND, SINGLE = range(88, 120, 8)
 THINGS += [sys.intern("__call__"), "words", "trace", "signatures", "objects", "savers", "opcode", "short", "out", "charge", "value", "base"]
 CALL, WORDS_NAME, TRACE_NAME, SIGNATURES, OBJECTS, SAVERS, OPCODE, SHORT, OUT, CHARGE, ROW_VALUE, BASE = range(120, 216, 8)
-THINGS += [STATE_KEY, "store"]
-THREAD, CURRENT = range(216, 232, 8)
-CLASS, PARAMETER, WRAPPER, FUNCTION_OF_ONE, FUNCTION_OF_TWO, DESCRIBE, COPY, UFUNC, OF_ONE, OF_TWO, FREE, FREE_COUNT = range(232, 328, 8)
+THINGS += [STATE_KEY, "store", "co_filename", PACKAGE]
+THREAD, CURRENT, FILE_NAME, OURS = range(216, 248, 8)
+CLASS, PARAMETER, DESCRIBE, COPY, UFUNC, OF_ONE, OF_TWO, FREE, FREE_COUNT = range(248, 320, 8)
 #: What `numbers.share` is told of, but for operators: the words.
-TOLD = {
-    "tensor": CLASS, "parameter": PARAMETER, "wrapper": WRAPPER, "function of one": FUNCTION_OF_ONE, "function of two": FUNCTION_OF_TWO,
-    "describe": DESCRIBE, "copy": COPY, "ufunc": UFUNC, "of one": OF_ONE, "of two": OF_TWO,
-}  # fmt: skip
-OPCODES, GENERAL, ROWS = range(328, 328 + 3 * 72, 72)
-SHARED = np.zeros((328 + 3 * 72) // 8, np.int64)
+TOLD = {"tensor": CLASS, "parameter": PARAMETER, "describe": DESCRIBE, "copy": COPY, "ufunc": UFUNC, "of one": OF_ONE, "of two": OF_TWO}
+OPCODES, GENERAL, ROWS = range(320, 320 + 3 * 72, 72)
+SHARED = np.zeros((320 + 3 * 72) // 8, np.int64)
 SHARED[: len(THINGS)] = list(map(id, THINGS))
 define("tapegrad_numbers", SHARED.ctypes.data)
 #: How many tensors wait in the free list at most.
@@ -279,25 +278,28 @@ def code_at(frame):
     return code
 
 
+@helper
+def _is_ours(code):
+    """Whether a code is of this package: a function of ours stands between an operation and the code that asks for it."""
+    shared = shared_words()
+    file = attribute(code, load_int(shared + FILE_NAME))
+    ours = file != 0 and starts_with(file, load_int(shared + OURS), 0, sys.maxsize, -1) == 1
+    drop(file)
+    return ours
+
+
 @inlined
-def offset_noted(a, a_kind, b, b_kind, words, back):
-    """The offset of the code that runs, which the store is told of; -1 if there is none, -2 with an exception."""
+def offset_noted(a, a_kind, b, b_kind, words):
+    """The offset of the user's code that runs, which the store is told of; -1 if there is none, -2 with an exception."""
     standing = load_int(words + OFFSET)
     if standing >= 0:
         return standing
     frame = running_frame()
-    if back and frame != 0:
-        # The operation was called by a function of ours.
-        frame = caller_at(frame)
     code = code_at(frame) if frame != 0 else 0
-    shared = shared_words()
-    if code != 0 and (
-        code == load_int(shared + WRAPPER) or code == load_int(shared + FUNCTION_OF_ONE) or code == load_int(shared + FUNCTION_OF_TWO)
-    ):
-        # By one that stands in front of NumPy's.
+    while code != 0 and code != load_int(words + RUNNING) and _is_ours(code):
         frame = caller_at(frame)
         code = code_at(frame) if frame != 0 else 0
-    if frame == 0:
+    if code == 0:
         return -2 if raised() != 0 else -1
     if code == load_int(words + RUNNING):
         return offset_of(frame)
@@ -415,12 +417,12 @@ def _meta_of(thing, kind):
 
 
 @helper
-def _signature(row, store, m, n, left, right):
+def _signature(row, attrs, store, m, n, left, right):
     """The signature that the store has for operands of these descriptions, a new reference; 0, with or without an exception, if it has none."""
     shared, found = shared_words(), 0
     flags = load_int(shared + (SINGLE if n == 0 else ONLY_SECOND if left == 0 else ONLY_FIRST if right == 0 else BOTH))
     metas = tuple_of_one(1, m) if n == 0 else tuple_of_two(2, m, n)
-    key = tuple_of_four(4, row, load_int(shared + EMPTY), metas, flags) if metas != 0 else 0
+    key = tuple_of_four(4, row, attrs, metas, flags) if metas != 0 else 0
     signatures = attribute(store, load_int(shared + SIGNATURES)) if key != 0 else 0
     if signatures != 0:
         found = dict_item(signatures, key)
@@ -477,28 +479,48 @@ def _kept(store, words, signature, short, x, y, value):
 
 
 @helper
-def _recorded(signature, short, function, store, words, a, a_kind, x, kept_x, left, b, b_kind, y, kept_y, right):
-    """Compute an element-wise operation and record it; see `element_wise`."""
+def _result(signature, whole, given, x, y, out):
+    """What an operation gives, a new reference: computed, if it is not there already; 0, with or without an exception, if it is not as described."""
+    if given != 0:
+        keep(given)
+        value = given
+    else:
+        function = attribute(signature, load_int(shared_words() + ROW_VALUE))
+        value = called(function, x, y) if function != 0 and function != load_int(shared_words() + NONE) else 0
+        drop(function)
+    if value != 0 and not whole and is_of(value, ARRAY):
+        meta = _told(DESCRIBE, value)
+        drop(meta)
+        if meta != out:
+            drop(value)
+            return 0
+    return value
+
+
+@helper
+def _recorded(signature, short, whole, given, integer, store, words, a, a_kind, x, kept_x, left, b, b_kind, y, kept_y, right):
+    """Compute an operation and record it; see `of_arrays`."""
     shared = shared_words()
     opcode, out = integer_of(signature, load_int(shared + OPCODE)), attribute(signature, load_int(shared + OUT))
-    offset = offset_noted(a, a_kind, b, b_kind, words, False) if opcode >= 0 and out != 0 else -2
+    offset = offset_noted(a, a_kind, b, b_kind, words) if opcode >= 0 and out != 0 else -2
     t = new_result() if offset >= 0 else GENERALLY if offset == -1 else 0
     if t == 0 or t == GENERALLY:
         drop(out)
         return t
-    value = called(function, x, y)
+    value = _result(signature, whole, given, x, y, out)
     if value == 0:
         # The general way says what was computed.
         forget()
     else:
         # From here on nothing else runs: is all still as it was, and is there room?
-        number = as_double(value) if is_of(value, FLOAT64) else 0.0
+        is_number = is_of(value, FLOAT64) or is_of(value, FLOAT)
+        number = as_double(value) if is_number else 0.0
         good = words_of(a, a_kind, b, b_kind) == words and load_int(words + LENGTH) < load_int(words + LIMIT)
-        good = good and is_of(value, FLOAT64 if out == load_int(shared + SCALAR_META) else ARRAY)
+        good = good and (is_number if out == load_int(shared + SCALAR_META) else is_of(value, ARRAY))
         good = good and slot_on(a, a_kind, words) == left and slot_on(b, b_kind, words) == right
         # (While rules are run the store is pinned: nothing is let go.)
         if good and (load_int(words + NBYTES) <= load_int(words + BYTE_LIMIT) or load_int(words + OFFSET) >= 0):
-            position = _kept(store, words, signature, short, kept_x, kept_y, value) if short != 0 else 0
+            position = _kept(store, words, signature, short, kept_x, kept_y, value) if short != 0 else integer
             if position >= 0:
                 if is_of(value, ARRAY):
                     # The references are the tensor's from now on.
@@ -520,20 +542,21 @@ def _recorded(signature, short, function, store, words, a, a_kind, x, kept_x, le
 
 
 @helper
-def _known(row, function, store, words, a, a_kind, x, m, b, b_kind, y, n):
+def _known(row, attrs, given, integer, store, words, a, a_kind, x, m, b, b_kind, y, n):
     """`_recorded` for operands with these values and descriptions, if the store has a signature for them that it knows."""
     shared = shared_words()
     left, right = slot_on(a, a_kind, words), slot_on(b, b_kind, words)
     if left < 0 or right < 0 or not has(store, load_int(shared + TRACE_NAME), load_int(shared + NONE)):
         return GENERALLY
-    signature = _signature(row, store, m, n, left, right)
+    signature = _signature(row, attrs, store, m, n, left, right)
     if signature == 0:
         return GENERALLY
     t, short = GENERALLY, integer_of(signature, load_int(shared + SHORT))
     if short >= 0:
         kept_x, kept_y = _for_store(x, a, a_kind, left, short, 1), _for_store(y, b, b_kind, right, short, 2) if n != 0 else 0
         if kept_x != 0 and (kept_y != 0 or n == 0):
-            t = _recorded(signature, short, function, store, words, a, a_kind, x, kept_x, left, b, b_kind, y, kept_y, right)
+            whole = attrs == load_int(shared + EMPTY)
+            t = _recorded(signature, short, whole, given, integer, store, words, a, a_kind, x, kept_x, left, b, b_kind, y, kept_y, right)
         drop(kept_x)
         drop(kept_y)
     drop(signature)
@@ -541,24 +564,30 @@ def _known(row, function, store, words, a, a_kind, x, m, b, b_kind, y, n):
 
 
 @helper
-def element_wise(row, a, a_kind, b, b_kind):
-    """An element-wise operation, or a product of matrices, of which an operand is an array; or, where `b_kind` is 0, of `a` alone.
+def of_arrays(row, attrs, a, a_kind, b, b_kind, given, integer):
+    """An operation with these attributes of which an operand is an array; or, where `b_kind` is 0, of `a` alone.
 
-    As the short way of numbers, but that the value is NumPy's, and that the store has to have a signature for the operation: the general way has made it
-    the first time.
+    As the short way of numbers, but that the value is NumPy's, if it is not `given`, and that the store has to have a signature for the operation:
+    the general way has made it the first time.  An `integer` is what the record says besides, if the signature keeps nothing.
     """
     words = words_of(a, a_kind, b, b_kind)
     if words == 0:
         return GENERALLY
-    store, function, t = store_of(a, a_kind, b, b_kind, words), attribute(row, load_int(shared_words() + ROW_VALUE)), GENERALLY
+    store, t = store_of(a, a_kind, b, b_kind, words), GENERALLY
     keep(store)
     x, m = _value_of(a, a_kind), _meta_of(a, a_kind)
     y, n = (_value_of(b, b_kind), _meta_of(b, b_kind)) if b_kind != 0 else (0, 0)
-    if function != 0 and x != 0 and m != 0 and (b_kind == 0 or y != 0 and n != 0):
-        t = _known(row, function, store, words, a, a_kind, x, m, b, b_kind, y, n)
-    for thing in (store, function, x, m, y, n):
+    if x != 0 and m != 0 and (b_kind == 0 or y != 0 and n != 0):
+        t = _known(row, attrs, given, integer, store, words, a, a_kind, x, m, b, b_kind, y, n)
+    for thing in (store, x, m, y, n):
         drop(thing)
     return 0 if t == GENERALLY and raised() != 0 else t
+
+
+@helper
+def element_wise(row, a, a_kind, b, b_kind):
+    """`of_arrays` of an element-wise operation, or a product of matrices."""
+    return of_arrays(row, load_int(shared_words() + EMPTY), a, a_kind, b, b_kind, 0, 0)
 
 
 @helper

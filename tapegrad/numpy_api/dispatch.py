@@ -94,10 +94,6 @@ def _stacked(argument, name):
     return type(argument)([operand(part) for part in argument]) if name in SEQUENCES else operand(argument)
 
 
-#: The code of each such function: what is recorded while it runs belongs to the line that has called it.
-CODE = taking_lists(np.positive).__code__
-
-
 def of_numpy(names):
     """NumPy's functions of these names, a text."""
     return [attrgetter(name)(np) for name in names.split()]
@@ -402,7 +398,6 @@ def _ufunc_on_integers(self, ufunc, method, *inputs, **kwargs):
 
 
 attach(IntTensor, {"__array_ufunc__": _ufunc_on_integers})
-share("wrapper", CODE)
 share("ufunc", ufunc_on_tensors)
 share("of one", _OF_ONE)
 share("of two", _OF_TWO)

@@ -91,8 +91,6 @@ ELEMENTWISE = {
     if name not in ("power", "polygamma", "clone")
 }
 globals().update(ELEMENTWISE)
-share("function of one", ELEMENTWISE["sin"].__code__)
-share("function of two", ELEMENTWISE["maximum"].__code__)
 #: Name of a row -> these functions of it.
 OF_ROW: dict[str, list] = {}
 for _name, _function in ELEMENTWISE.items():
