@@ -215,7 +215,7 @@ def apply(row, operands, attrs=(), value=None, integer=0, depth=3):
     """
     if row.__class__ is str:
         row = BY_NAME[row]
-    if len(operands) < 3 and not row.elementwise:
+    if len(operands) < 3:
         t = record_row(row, attrs, operands[0], operands[1] if len(operands) == 2 else None, value, integer)
         if t is not None:
             return t

@@ -361,24 +361,23 @@ class Signature(Registered):
         self.constants = planner.constants
         self.saved_bytes = sum((metas[k] if k >= 0 else out).nbytes for k in self.saves)
         self.large = self.saved_bytes >= LARGE
-        #: Computes the result of operands alone; None if each instruction has an attribute of its own.
-        self.value = None if row.dynamic else partial(row.value, **dict(attrs)) if attrs else row.value
+        #: Computes the result of operands alone; None if each instruction has an attribute of its own, or where somebody has to hear of an error.
+        self.value = None if row.dynamic or row.raises else partial(row.value, **dict(attrs)) if attrs else row.value
         self.short = self._short()
         #: Whether it is short, and all arrays are of one shape, one behind the other in memory.
-        self.alike = self.short >= 0 and row.elementwise and not attrs and all(m is SCALAR or m is out for m in metas)
+        self.alike = 0 <= self.short < P.LOOKED_AT and row.elementwise and all(m is SCALAR or m is out for m in metas)
 
     def _short(self):
         """What the short way keeps (`interpreter.numbers`): the operands, two bits for each, counted from one, and 3 for the result; -1 if it cannot be.
 
-        It is for operations on float64 arrays, and numbers.  Where there are no attributes, element-wise ones and products of matrices, the result
-        lies in memory as this one does, row by row; else that is looked at.
+        It is for operations on float64 arrays, and numbers.  `program.LOOKED_AT` is added unless each result is known to lie in memory row by row, as
+        this one does.
         """
         row, out = self.row, self.out
-        if row.constants or row.raises or self.in_python or len(self.metas) > 2 or any(m.char != "d" for m in (out, *self.metas)):
+        if row.constants or self.in_python or len(self.metas) > 2 or any(m.char != "d" for m in (out, *self.metas)):
             return -1
-        if not self.attrs and (not (row.elementwise and out.ndim or row.name == "matmul") or out is not laid_out(out.shape, "d")):
-            return -1
-        return sum((k % 4 + (k >= 0)) << 2 * j for j, k in enumerate(self.saves))
+        known = (row.elementwise and out.ndim or row.name == "matmul") and not self.attrs and out is laid_out(out.shape, "d")
+        return sum((k % 4 + (k >= 0)) << 2 * j for j, k in enumerate(self.saves)) + (0 if known else P.LOOKED_AT)
 
     def _plan(self, planner):
         """Trace the row's rule into the steps of the program."""

@@ -52,6 +52,7 @@ from ..tape.meta import SCALAR
 from ..tape.places import PACKAGE
 from ..tape.store import STATE_KEY, WORDS, TapeStore
 from ..tape.watch import EXPOSED
+from .program import LOOKED_AT
 
 HEAD = object.__basicsize__
 #: Fields of a tensor, behind what every object has: the number; references to objects; and words.
@@ -479,7 +480,7 @@ def _kept(store, words, signature, short, x, y, value):
 
 
 @helper
-def _result(signature, whole, given, x, y, out):
+def _result(signature, known, given, x, y, out):
     """What an operation gives, a new reference: computed, if it is not there already; 0, with or without an exception, if it is not as described."""
     if given != 0:
         keep(given)
@@ -488,17 +489,21 @@ def _result(signature, whole, given, x, y, out):
         function = attribute(signature, load_int(shared_words() + ROW_VALUE))
         value = called(function, x, y) if function != 0 and function != load_int(shared_words() + NONE) else 0
         drop(function)
-    if value != 0 and not whole and is_of(value, ARRAY):
+    if value != 0 and not known and is_of(value, ARRAY):
         meta = _told(DESCRIBE, value)
         drop(meta)
         if meta != out:
             drop(value)
             return 0
-    return value
+    if value == 0 or not is_of(value, FLOAT64):
+        return value
+    number = new_float(as_double(value))
+    drop(value)
+    return number
 
 
 @helper
-def _recorded(signature, short, whole, given, integer, store, words, a, a_kind, x, kept_x, left, b, b_kind, y, kept_y, right):
+def _recorded(signature, short, known, given, integer, store, words, a, a_kind, x, kept_x, left, b, b_kind, y, kept_y, right):
     """Compute an operation and record it; see `of_arrays`."""
     shared = shared_words()
     opcode, out = integer_of(signature, load_int(shared + OPCODE)), attribute(signature, load_int(shared + OUT))
@@ -507,16 +512,15 @@ def _recorded(signature, short, whole, given, integer, store, words, a, a_kind, 
     if t == 0 or t == GENERALLY:
         drop(out)
         return t
-    value = _result(signature, whole, given, x, y, out)
+    value = _result(signature, known, given, x, y, out)
     if value == 0:
         # The general way says what was computed.
         forget()
     else:
         # From here on nothing else runs: is all still as it was, and is there room?
-        is_number = is_of(value, FLOAT64) or is_of(value, FLOAT)
-        number = as_double(value) if is_number else 0.0
+        number = as_double(value) if is_of(value, FLOAT) else 0.0
         good = words_of(a, a_kind, b, b_kind) == words and load_int(words + LENGTH) < load_int(words + LIMIT)
-        good = good and (is_number if out == load_int(shared + SCALAR_META) else is_of(value, ARRAY))
+        good = good and is_of(value, FLOAT if out == load_int(shared + SCALAR_META) else ARRAY)
         good = good and slot_on(a, a_kind, words) == left and slot_on(b, b_kind, words) == right
         # (While rules are run the store is pinned: nothing is let go.)
         if good and (load_int(words + NBYTES) <= load_int(words + BYTE_LIMIT) or load_int(words + OFFSET) >= 0):
@@ -553,10 +557,10 @@ def _known(row, attrs, given, integer, store, words, a, a_kind, x, m, b, b_kind,
         return GENERALLY
     t, short = GENERALLY, integer_of(signature, load_int(shared + SHORT))
     if short >= 0:
+        known, short = short < LOOKED_AT, short % LOOKED_AT
         kept_x, kept_y = _for_store(x, a, a_kind, left, short, 1), _for_store(y, b, b_kind, right, short, 2) if n != 0 else 0
         if kept_x != 0 and (kept_y != 0 or n == 0):
-            whole = attrs == load_int(shared + EMPTY)
-            t = _recorded(signature, short, whole, given, integer, store, words, a, a_kind, x, kept_x, left, b, b_kind, y, kept_y, right)
+            t = _recorded(signature, short, known, given, integer, store, words, a, a_kind, x, kept_x, left, b, b_kind, y, kept_y, right)
         drop(kept_x)
         drop(kept_y)
     drop(signature)

@@ -158,11 +158,17 @@ structural(
 )
 
 
+def _reduced_value(result, x, axis, keepdims):
+    """A result with its reduced axes kept, as NumPy would give it."""
+    return result if keepdims else result.reshape(S.reduced(x, axis))[()]
+
+
 def _norm_value(x, axis=None, keepdims=False):
-    scale = np.max(np.abs(x), axis=axis, keepdims=True, initial=0.0)
+    x = np.asarray(x)
+    scale = np.maximum.reduce(np.abs(x), axis, keepdims=True, initial=0.0)
     safe = np.where((scale > 0) & np.isfinite(scale), scale, 1.0)
-    root = safe * np.sqrt(np.sum(np.square(x / safe), axis=axis, keepdims=True))
-    return root if keepdims else np.reshape(root, np.sum(x, axis=axis).shape)
+    root = safe * np.sqrt(np.add.reduce(np.square(x / safe), axis, keepdims=True))
+    return _reduced_value(root, x, axis, keepdims)
 
 
 def _direction(x, z, axis, keepdims):
@@ -190,11 +196,12 @@ weighted(
 
 
 def _logsumexp_value(x, axis=None, keepdims=False):
-    top = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
+    x = np.asarray(x)
+    top = np.maximum.reduce(x, axis, keepdims=True, initial=-np.inf)
     shift = np.where(np.isfinite(top), top, 0.0)
     with np.errstate(divide="ignore"):
-        result = np.log(np.sum(np.exp(x - shift), axis=axis, keepdims=True)) + shift
-    return result if keepdims else np.reshape(result, np.sum(x, axis=axis).shape)
+        result = np.log(np.add.reduce(np.exp(x - shift), axis, keepdims=True)) + shift
+    return _reduced_value(result, x, axis, keepdims)
 
 
 def _shares(x, z, axis, keepdims):

@@ -10,7 +10,6 @@ import numpy as np
 from ...common.errors import DtypeError
 from ...common.host_functions import host_function
 from ...common.registry import registry
-from ...interpreter.fields import share
 from ...rules import BY_NAME
 from ..differentiable import Differentiable
 from ..record import apply, record_aux, record_nondiff
