@@ -3,6 +3,8 @@
 Who runs a rule on them does so under ``np.errstate(all="ignore")``: what is not finite is no news in a derivative.
 """
 
+from functools import partial
+
 import numpy as np
 
 from ..common.host_functions import host_function
@@ -85,6 +87,8 @@ class Recorded(RuleArray):
                 break
         else:
             return Recorded(row.value(*arrays, **row.keywords(attrs, integer)) if compute is None else compute(*arrays), self.lanes)
+        if compute is None and row.dynamic:
+            compute = partial(row.value, **row.keywords(attrs, integer))
         if compute is not None:
             value = normalise(compute(*(np.asarray(_value(a)) for a in arrays)))
         result = apply(row, arrays, attrs, value, integer)
@@ -161,7 +165,9 @@ def elementwise(name, values):
 
 
 def of_row(row, values):
-    """An element-wise row of operands one of which is a tensor or dual number."""
+    """An element-wise row of arrays, numbers, tensors or dual numbers."""
+    if not any([isinstance(v, Differentiable) for v in values]):
+        return _of_constants(row.value, values)
     if row in _PRODUCTS:
         values, plain_product = _factors(values)
         row = _PRODUCTS[0] if plain_product else row

@@ -75,20 +75,20 @@ GENERALLY = 1
 TENSOR, PLAIN_NUMBER, PLAIN_ARRAY = 1, 2, 3
 #: What the functions share is at one address: things of Python, by their addresses, and names of attributes; what they are told later
 #: (`numbers.share`); the free list and its length; and by operator the opcode, the general way and the row.
-THINGS = [float, int, np.float64, np.ndarray, None, NotImplemented, AttributeError, TapeStore.note_code, SCALAR, EXPOSED, ()]
-FLOAT, INT, FLOAT64, ARRAY, NONE, NOT_IMPLEMENTED, ATTRIBUTE_ERROR, NOTE_CODE, SCALAR_META, EXPOSED_MEMORY, EMPTY = range(0, 88, 8)
+THINGS = [float, int, np.float64, np.ndarray, None, NotImplemented, AttributeError, TapeStore.note_code, SCALAR, EXPOSED, (), TapeStore.enter]
+FLOAT, INT, FLOAT64, ARRAY, NONE, NOT_IMPLEMENTED, ATTRIBUTE_ERROR, NOTE_CODE, SCALAR_META, EXPOSED_MEMORY, EMPTY, ENTER = range(0, 96, 8)
 #: By the operands that are on the tape: both, the first, the second.
 THINGS += [(True, True), (True, False), (False, True), (True,)]
-BOTH, ONLY_FIRST, ONLY_SECOND, SINGLE = range(88, 120, 8)
+BOTH, ONLY_FIRST, ONLY_SECOND, SINGLE = range(96, 128, 8)
 THINGS += [sys.intern("__call__"), "words", "trace", "signatures", "objects", "savers", "opcode", "short", "out", "charge", "value", "base"]
-CALL, WORDS_NAME, TRACE_NAME, SIGNATURES, OBJECTS, SAVERS, OPCODE, SHORT, OUT, CHARGE, ROW_VALUE, BASE = range(120, 216, 8)
+CALL, WORDS_NAME, TRACE_NAME, SIGNATURES, OBJECTS, SAVERS, OPCODE, SHORT, OUT, CHARGE, ROW_VALUE, BASE = range(128, 224, 8)
 THINGS += [STATE_KEY, "store", "co_filename", PACKAGE]
-THREAD, CURRENT, FILE_NAME, OURS = range(216, 248, 8)
-CLASS, PARAMETER, DESCRIBE, COPY, UFUNC, OF_ONE, OF_TWO, FREE, FREE_COUNT = range(248, 320, 8)
+THREAD, CURRENT, FILE_NAME, OURS = range(224, 256, 8)
+CLASS, PARAMETER, DESCRIBE, COPY, UFUNC, OF_ONE, OF_TWO, FREE, FREE_COUNT = range(256, 328, 8)
 #: What `numbers.share` is told of, but for operators: the words.
 TOLD = {"tensor": CLASS, "parameter": PARAMETER, "describe": DESCRIBE, "copy": COPY, "ufunc": UFUNC, "of one": OF_ONE, "of two": OF_TWO}
-OPCODES, GENERAL, ROWS = range(320, 320 + 3 * 72, 72)
-SHARED = np.zeros((320 + 3 * 72) // 8, np.int64)
+OPCODES, GENERAL, ROWS = range(328, 328 + 3 * 72, 72)
+SHARED = np.zeros((328 + 3 * 72) // 8, np.int64)
 SHARED[: len(THINGS)] = list(map(id, THINGS))
 define("tapegrad_numbers", SHARED.ctypes.data)
 #: How many tensors wait in the free list at most.
@@ -205,7 +205,7 @@ def slot_on(thing, kind, words):
 
 @helper
 def words_under(a, a_kind, b, b_kind):
-    """The words of the store that an operand lies on, or, of leaves alone, of the current one if that knows them; or 0."""
+    """The words of the store that an operand lies on, or, of leaves alone, of the current one; or 0."""
     words = load_int(a + ON_WORDS) if a_kind == TENSOR else 0
     if words == 0 and b_kind == TENSOR:
         words = load_int(b + ON_WORDS)
@@ -215,8 +215,6 @@ def words_under(a, a_kind, b, b_kind):
         if address != 0:
             words = as_int(address)
             drop(address)
-            if slot_on(a, a_kind, words) < 0 or slot_on(b, b_kind, words) < 0:
-                words = 0
     return words
 
 
@@ -546,11 +544,24 @@ def _recorded(signature, short, known, given, integer, store, words, a, a_kind, 
 
 
 @helper
+def _slot_entered(thing, kind, words, store):
+    """`slot_on` a store, which is told of a leaf that it does not know yet, if there is room for that."""
+    slot = slot_on(thing, kind, words)
+    if slot >= 0 or not is_leaf(thing, kind) or load_int(words + LENGTH) + 2 >= load_int(words + LIMIT):
+        return slot
+    entered = called(load_int(shared_words() + ENTER), store, thing)
+    drop(entered)
+    return slot_on(thing, kind, words) if entered != 0 else -1
+
+
+@helper
 def _known(row, attrs, given, integer, store, words, a, a_kind, x, m, b, b_kind, y, n):
     """`_recorded` for operands with these values and descriptions, if the store has a signature for them that it knows."""
     shared = shared_words()
-    left, right = slot_on(a, a_kind, words), slot_on(b, b_kind, words)
-    if left < 0 or right < 0 or not has(store, load_int(shared + TRACE_NAME), load_int(shared + NONE)):
+    if not has(store, load_int(shared + TRACE_NAME), load_int(shared + NONE)):
+        return GENERALLY
+    left, right = _slot_entered(a, a_kind, words, store), _slot_entered(b, b_kind, words, store)
+    if left < 0 or right < 0:
         return GENERALLY
     signature = _signature(row, attrs, store, m, n, left, right)
     if signature == 0:

@@ -445,7 +445,7 @@ class _Pulled(_Walk):
             self.stretch = Region(self.store)
             Pass(self.store, self.roots, self.wanted).check()
         g = self.arrays.get(slot) if slot not in bottoms and slot not in self.reads else None
-        if isinstance(g, Tensor) and self._by_template(slot, g):
+        if g is not None and self._by_template(slot, g):
             del self.arrays[slot]
             return True
         read = self.stretch.read(slot)

@@ -1,5 +1,7 @@
 """Adjoints and tangents of numbers written by compiled code, wherever a derivative is itself differentiated: no rule is run, and they are the same."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -191,6 +193,8 @@ def test_arrays_have_the_same_second_derivatives_by_templates_and_by_rules(monke
                 found = product_of(f, x, v)
                 patch.setattr(behind._Walk, "_by_template", lambda self, slot, *seeds: False)
                 expected = product_of(f, x, v)
-                same = found == expected if str in (type(found), type(expected)) else np.array_equal(found, expected, equal_nan=True)
+                # Both partial derivatives of `beta` take digamma(a + b), which its template computes once: the order of a sum of second derivatives is another.
+                equal = partial(np.allclose, rtol=1e-14, atol=0.0) if row.name == "beta" else np.array_equal
+                same = found == expected if str in (type(found), type(expected)) else equal(found, expected, equal_nan=True)
             different += [] if same else [(row.name, operands, found, expected)]
     assert not different
