@@ -59,6 +59,7 @@ from ..codegen.python_api import (
     untrack,
 )  # fmt: skip
 from ..common.native_types import BOOL, COLLECTED, INTEGER, OBJECT, copied, made, method_of
+from .array_operations import element_wise, is_square, of_arrays
 from .tensor_memory import (
     BOXED,
     CALL,
@@ -102,16 +103,13 @@ from .tensor_memory import (
     WORDS_NAME,
     boxed,
     called,
-    element_wise,
     give_back,
     integer_of,
     is_array,
     is_of,
-    is_square,
     kind_of,
     link,
     new_result,
-    of_arrays,
     offset_noted,
     set_free,
     shared_words,

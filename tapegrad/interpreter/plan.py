@@ -13,6 +13,7 @@ from functools import partial
 
 import numpy as np
 
+from ..common import config
 from ..common.errors import InternalError, require
 from ..rules import lang as L
 from ..rules.shapes import inside
@@ -361,22 +362,22 @@ class Signature(Registered):
         self.constants = planner.constants
         self.saved_bytes = sum((metas[k] if k >= 0 else out).nbytes for k in self.saves)
         self.large = self.saved_bytes >= LARGE
-        #: Computes the result of operands alone; None if each instruction has an attribute of its own, or where somebody has to hear of an error.
+        #: Computes the result of operands alone; None if each instruction has an attribute of its own, or if an error is to be told of.
         self.value = None if row.dynamic or row.raises else partial(row.value, **dict(attrs)) if attrs else row.value
-        self.short = self._short()
+        # Without attributes such a result lies in memory as this one does, which does so row by row.
+        known = (row.elementwise and out.ndim or row.name == "matmul") and not attrs and out is laid_out(out.shape, "d")
+        self.short = self._short(known and not config.strict)
         #: Whether it is short, and all arrays are of one shape, one behind the other in memory.
-        self.alike = 0 <= self.short < P.LOOKED_AT and row.elementwise and all(m is SCALAR or m is out for m in metas)
+        self.alike = self.short >= 0 and known and row.elementwise and all(m is SCALAR or m is out for m in metas)
 
-    def _short(self):
+    def _short(self, known):
         """What the short way keeps (`interpreter.numbers`): the operands, two bits for each, counted from one, and 3 for the result; -1 if it cannot be.
 
-        It is for operations on float64 arrays, and numbers.  `program.LOOKED_AT` is added unless each result is known to lie in memory row by row, as
-        this one does.
+        It is for operations on float64 arrays, and numbers.  `program.LOOKED_AT` is added unless it is known how results lie in memory.
         """
         row, out = self.row, self.out
         if row.constants or self.in_python or len(self.metas) > 2 or any(m.char != "d" for m in (out, *self.metas)):
             return -1
-        known = (row.elementwise and out.ndim or row.name == "matmul") and not self.attrs and out is laid_out(out.shape, "d")
         return sum((k % 4 + (k >= 0)) << 2 * j for j, k in enumerate(self.saves)) + (0 if known else P.LOOKED_AT)
 
     def _plan(self, planner):

@@ -23,16 +23,17 @@ ONES, xs = np.linspace(1.0, 2.0, 200), np.linspace(0.0, 1.0, 30_000)
 g = tg.value_and_grad(f)
 first = g(0.5, xs)
 taken = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-raised = 0
+raised = different = 0
 for room in range(0, 360, 30):
     resource.setrlimit(resource.RLIMIT_AS, (taken + room * 2**20, resource.RLIM_INFINITY))
     try:
-        assert g(0.5, xs) == first
+        again = g(0.5, xs)
     except MemoryError as error:
         raised += "adjoint" in str(error)
+    else:
+        different += again != first
 resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
-assert g(0.5, xs) == first
-print("in the sweep:", raised)
+print(raised, different + (g(0.5, xs) != first))
 """
 
 
@@ -40,4 +41,5 @@ print("in the sweep:", raised)
 def test_a_sweep_without_memory_raises():
     ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stderr[-2000:]
-    assert int(ran.stdout.split(":")[1]) > 0, ran.stdout
+    raised, different = map(int, ran.stdout.split())
+    assert raised > 0 and different == 0

@@ -181,14 +181,15 @@ def test_both_ways_of_leaves_alone(operation, reflected):
 
 @native
 def test_leaves_alone_take_the_short_way():
-    x, v, w = known(2.0), leaf(np.arange(3.0)), leaf(np.arange(3.0))
+    x, v, w, new = known(2.0), leaf(np.arange(3.0)), leaf(np.arange(3.0)), leaf(2.0)
     v[0], v * 2.0
     for operation in (
         lambda: x * 2.0, lambda: 1.0 / x, lambda: x + x, lambda: -x, lambda: np.sin(x), lambda: tg.sin(x), lambda: v * 3.0, lambda: v[1],
-        lambda: tg.multiply(v, 2.0),
+        lambda: tg.multiply(v, 2.0), lambda: w * 2.0,
     ):  # fmt: skip
         assert calls_of(record.apply, operation) == 0
-    assert calls_of(record.apply, lambda: w * 2.0) == 1  # it is met for the first time
+    # A number that is met for the first time does not.
+    assert calls_of(record.apply, lambda: new * 2.0) == 1 and calls_of(record.apply, lambda: new * 2.0) == 0
 
 
 @pytest.mark.parametrize("short", ["short", "general"])
