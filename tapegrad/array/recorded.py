@@ -161,7 +161,12 @@ def elementwise(name, values):
 
 
 def of_row(row, values):
-    """An element-wise row of operands one of which is a tensor or dual number."""
+    """An element-wise row of tensors, dual numbers, arrays and numbers."""
+    for v in values:
+        if isinstance(v, Differentiable):
+            break
+    else:
+        return _of_constants(row.value, values)
     if row in _PRODUCTS:
         values, plain_product = _factors(values)
         row = _PRODUCTS[0] if plain_product else row
