@@ -477,6 +477,13 @@ def _kept(store, words, signature, short, x, y, value):
 
 
 @helper
+def _room(words):
+    """Whether the store takes a record, and what that keeps."""
+    # (While rules are run the store is pinned: nothing is let go.)
+    return load_int(words + LENGTH) < load_int(words + LIMIT) and (load_int(words + NBYTES) <= load_int(words + BYTE_LIMIT) or load_int(words + OFFSET) >= 0)
+
+
+@helper
 def _recorded(signature, short, function, store, words, a, a_kind, x, kept_x, left, b, b_kind, y, kept_y, right):
     """Compute an element-wise operation and record it; see `element_wise`."""
     shared = shared_words()
@@ -493,11 +500,9 @@ def _recorded(signature, short, function, store, words, a, a_kind, x, kept_x, le
     else:
         # From here on nothing else runs: is all still as it was, and is there room?
         number = as_double(value) if is_of(value, FLOAT64) else 0.0
-        good = words_of(a, a_kind, b, b_kind) == words and load_int(words + LENGTH) < load_int(words + LIMIT)
+        good = words_of(a, a_kind, b, b_kind) == words and _room(words)
         good = good and is_of(value, FLOAT64 if out == load_int(shared + SCALAR_META) else ARRAY)
-        good = good and slot_on(a, a_kind, words) == left and slot_on(b, b_kind, words) == right
-        # (While rules are run the store is pinned: nothing is let go.)
-        if good and (load_int(words + NBYTES) <= load_int(words + BYTE_LIMIT) or load_int(words + OFFSET) >= 0):
+        if good and slot_on(a, a_kind, words) == left and slot_on(b, b_kind, words) == right:
             position = _kept(store, words, signature, short, kept_x, kept_y, value) if short != 0 else 0
             if position >= 0:
                 if is_of(value, ARRAY):
@@ -524,7 +529,8 @@ def _known(row, function, store, words, a, a_kind, x, m, b, b_kind, y, n):
     """`_recorded` for operands with these values and descriptions, if the store has a signature for them that it knows."""
     shared = shared_words()
     left, right = slot_on(a, a_kind, words), slot_on(b, b_kind, words)
-    if left < 0 or right < 0 or not has(store, load_int(shared + TRACE_NAME), load_int(shared + NONE)):
+    # (What the general way has to make room for it computes, too, and NumPy warns each time.)
+    if left < 0 or right < 0 or not _room(words) or not has(store, load_int(shared + TRACE_NAME), load_int(shared + NONE)):
         return GENERALLY
     signature = _signature(row, store, m, n, left, right)
     if signature == 0:

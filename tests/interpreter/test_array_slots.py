@@ -154,3 +154,12 @@ def test_places_are_those_of_the_user():
             results = [x + x, np.exp(x), np.add(x, 1.0), np.hypot(x, LINE), -x, x**2]
     assert len(results) == 6
     assert all("test_array_slots.py" in str(tape.store.place(instruction.slot)) for instruction in tape.instructions)
+
+
+def test_a_warning_comes_once_where_the_store_is_full():
+    x = leaf(LINE) * 1.0
+    x / 0.5
+    for _ in range(2 * x._t.capacity):
+        with pytest.warns(RuntimeWarning, match="divide by zero") as told:
+            y = x / 0.0
+        assert len(told) == 1 and y._t is x._t
