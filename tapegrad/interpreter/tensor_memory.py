@@ -485,7 +485,7 @@ def _room(words):
 
 @helper
 def _recorded(signature, short, function, store, words, a, a_kind, x, kept_x, left, b, b_kind, y, kept_y, right):
-    """Compute an element-wise operation and record it; see `element_wise`."""
+    """Compute an element-wise operation and record it; see `element_wise`, which raises what is raised here."""
     shared = shared_words()
     opcode, out = integer_of(signature, load_int(shared + OPCODE)), attribute(signature, load_int(shared + OUT))
     offset = offset_noted(a, a_kind, b, b_kind, words, False) if opcode >= 0 and out != 0 else -2
@@ -494,10 +494,8 @@ def _recorded(signature, short, function, store, words, a, a_kind, x, kept_x, le
         drop(out)
         return t
     value = called(function, x, y)
-    if value == 0:
-        # The general way says what was computed.
-        forget()
-    else:
+    # (What NumPy raises, or a function that it calls, is raised; to compute it again might not raise.)
+    if value != 0:
         # From here on nothing else runs: is all still as it was, and is there room?
         number = as_double(value) if is_of(value, FLOAT64) else 0.0
         good = words_of(a, a_kind, b, b_kind) == words and _room(words)

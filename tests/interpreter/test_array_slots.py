@@ -147,6 +147,26 @@ def test_a_function_that_numpy_calls_may_record():
     seen[0].sum().backward()
 
 
+@every("error", [KeyboardInterrupt, ValueError])
+def test_what_a_function_raises_that_numpy_calls_is_raised_at_once(error):
+    x, calls = leaf(LINE) * 1.0, []
+    x / 1.0
+
+    def once(*_):
+        calls.append(_)
+        if len(calls) == 1:
+            raise error("a time limit, say")
+
+    before = np.seterrcall(once)
+    try:
+        with np.errstate(divide="call"), pytest.raises(error):
+            x / 0.0
+    finally:
+        np.seterrcall(before)
+    assert len(calls) == 1
+    (x / 2.0).sum().backward()
+
+
 def test_places_are_those_of_the_user():
     with tg.Tape() as tape:
         x = leaf(LINE) * 1.0
