@@ -44,8 +44,8 @@ def before_change(x):
 def assign_value(x, value):
     """Replace the whole value of `x` (the setter of ``.data``)."""
     value = registry.objects.operand(value)
-    if (trace := trace_of((value,))) is not None and x._t is None:
-        raise trace.refused("it sets the .data of a tensor to what depends on an argument, which no replay would do")
+    if (trace := trace_of((x, value))) is not None and (x._t is None or not x.requires_grad):
+        raise trace.refused("it sets the .data of a tensor, of what depends on an argument or to that, which no replay would do")
     value = normalise(plain_array(value._v if isinstance(value, Differentiable) else value, ".data"))
     if np.shape(value) != x.shape:
         raise ValueError(f"the new value of shape {np.shape(value)} does not fit a tensor of shape {tuple(x.shape)}")

@@ -187,13 +187,18 @@ def tracked(t):
 
 
 def recorded(*operands):
-    """Whether a change in place by these carries a derivative: one is tracked, and not switched off by ``no_grad``."""
+    """Whether a change in place, of the first by the others, is an instruction: one is tracked, and not switched off by ``no_grad``."""
+    body = current_body()
+    if body is not None and operands[0]._t not in (None, body.store):
+        # Before anything has been changed: each iteration of a Python loop changes it.
+        raise body.refused("it changes in place what was computed outside of the body of a loop")
     if thread_state().enabled:
         return any(map(tracked, operands))
-    trace = trace_of(operands[1:])
-    if trace is not None and operands[0]._t is None:
+    trace, changed = trace_of(operands), operands[0]
+    if trace is not None and changed._t is None:
         raise trace.refused("it writes what depends on an argument into a tensor under no_grad, which no replay would do")
-    return registry.Dual in map(type, operands)
+    # (What a recording computes under no_grad is a constant in a plain run.)
+    return registry.Dual in map(type, operands) or trace is not None and not changed.requires_grad
 
 
 def apply(row, operands, attrs=(), value=None, integer=0, depth=3):

@@ -166,7 +166,10 @@ def elementwise(name, values):
 
 def of_row(row, values):
     """An element-wise row of arrays, numbers, tensors or dual numbers."""
-    if not any([isinstance(v, Differentiable) for v in values]):
+    for v in values:
+        if isinstance(v, Differentiable):
+            break
+    else:
         return _of_constants(row.value, values)
     if row in _PRODUCTS:
         values, plain_product = _factors(values)

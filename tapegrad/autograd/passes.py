@@ -9,6 +9,8 @@ reachability what no tensor leads to any more.
 from contextlib import contextmanager
 from functools import partial
 
+import numpy as np
+
 from ..common.errors import GradientError
 from ..common.registry import registry
 from ..tape.modes import enable_grad
@@ -63,12 +65,18 @@ def sweep_behind(roots, seeds, wanted, allow_unused):
         found = registry.later.behind.pulled(roots, seeds, targets)
     if found is None:
         return None
-    result, pairs = BackwardResult(), [(t, value) for t, value in zip(targets, found) if value is not None]
+    reached = one.reaches()
+    result, pairs = BackwardResult(), [(t, _or_zero(value, t)) for t, value in zip(targets, found) if value is not None or wanted is None or id(t) in reached]
     if wanted is None:
         result.leaves = pairs
     else:
         result.requested = {id(t): value for t, value in pairs}
     return result
+
+
+def _or_zero(value, t):
+    """The gradient by a tensor that is reached: zero where nothing is handed to it, as in a pass that records nothing."""
+    return value if value is not None else 0.0 if type(t._v) is float else np.zeros(t.shape, t.dtype)
 
 
 def refuse_accumulating(trace):
@@ -112,6 +120,13 @@ class TracedPass:
 
         with values_of(self.store):
             self._walk(visit, lanes)
+        self._fill(result, lanes)
+
+    def _fill(self, result, lanes):
+        """Zero for what is wanted, reached and handed nothing (None where it is for several seeds)."""
+        for slot in set(self.order) & set(self.wanted) if lanes is None else ():
+            for t in self.wanted[slot]:
+                result.requested.setdefault(id(t), _or_zero(None, t))
 
     def _find(self, bottoms):
         """Find what lies on the way from slots `bottoms` up to the roots."""
@@ -156,9 +171,10 @@ class RecordedPass(TracedPass, Pass):
 
         hooks = {slot: partial(through_hooks, [*at_slot.values()], recorded=True) for slot, at_slot in store.node_hooks.items() if at_slot}
         adjoints = self._walk(visit, lanes, hooks)
-        for slot in sorted(adjoints):
-            if leaves.get(slot) is not None:
-                self._leave(slot, leaves[slot], adjoints[slot], result)
+        for slot, leaf in leaves.items():
+            if leaf is not None and (lanes is None or slot in adjoints):
+                self._leave(slot, leaf, _or_zero(adjoints.get(slot), leaf), result)
+        self._fill(result, lanes)
 
 
 class _OfSeeds(RecordedPass):

@@ -179,6 +179,13 @@ def _kept(store, words, signature, short, x, y, value):
 
 
 @helper
+def _room(words):
+    """Whether the store takes a record, and what that keeps."""
+    # (While rules are run the store is pinned: nothing is let go.)
+    return load_int(words + LENGTH) < load_int(words + LIMIT) and (load_int(words + NBYTES) <= load_int(words + BYTE_LIMIT) or load_int(words + OFFSET) >= 0)
+
+
+@helper
 def _result(signature, known, given, x, y, out):
     """What an operation gives, a new reference: computed, if it is not there already; 0, with or without an exception, if it is not as described."""
     if given != 0:
@@ -203,7 +210,7 @@ def _result(signature, known, given, x, y, out):
 
 @helper
 def _recorded(signature, short, known, given, integer, store, words, a, a_kind, x, kept_x, left, b, b_kind, y, kept_y, right):
-    """Compute an operation and record it; see `of_arrays`."""
+    """Compute an operation and record it; see `of_arrays`, which raises what is raised here."""
     shared = shared_words()
     opcode, out = integer_of(signature, load_int(shared + OPCODE)), attribute(signature, load_int(shared + OUT))
     offset = offset_noted(a, a_kind, b, b_kind, words) if opcode >= 0 and out != 0 else -2
@@ -212,17 +219,13 @@ def _recorded(signature, short, known, given, integer, store, words, a, a_kind, 
         drop(out)
         return t
     value = _result(signature, known, given, x, y, out)
-    if value == 0:
-        # The general way says what was computed.
-        forget()
-    else:
+    # (What NumPy raises, or a function that it calls, is raised; to compute it again might not raise.)
+    if value != 0:
         # From here on nothing else runs: is all still as it was, and is there room?
         number = as_double(value) if is_of(value, FLOAT) else 0.0
-        good = words_of(a, a_kind, b, b_kind) == words and load_int(words + LENGTH) < load_int(words + LIMIT)
+        good = words_of(a, a_kind, b, b_kind) == words and _room(words)
         good = good and is_of(value, FLOAT if out == load_int(shared + SCALAR_META) else ARRAY)
-        good = good and slot_on(a, a_kind, words) == left and slot_on(b, b_kind, words) == right
-        # (While rules are run the store is pinned: nothing is let go.)
-        if good and (load_int(words + NBYTES) <= load_int(words + BYTE_LIMIT) or load_int(words + OFFSET) >= 0):
+        if good and slot_on(a, a_kind, words) == left and slot_on(b, b_kind, words) == right:
             position = _kept(store, words, signature, short, kept_x, kept_y, value) if short != 0 else integer
             if position >= 0:
                 if is_of(value, ARRAY):
@@ -259,7 +262,8 @@ def _slot_entered(thing, kind, words, store):
 def _known(row, attrs, given, integer, store, words, a, a_kind, x, m, b, b_kind, y, n):
     """`_recorded` for operands with these values and descriptions, if the store has a signature for them that it knows."""
     shared = shared_words()
-    if not has(store, load_int(shared + TRACE_NAME), load_int(shared + NONE)):
+    # (What the general way has to make room for it computes, too, and NumPy warns each time.)
+    if not _room(words) or not has(store, load_int(shared + TRACE_NAME), load_int(shared + NONE)):
         return GENERALLY
     left, right = _slot_entered(a, a_kind, words, store), _slot_entered(b, b_kind, words, store)
     if left < 0 or right < 0:

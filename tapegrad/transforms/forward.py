@@ -254,7 +254,7 @@ def recorded(transformed, f, transformation):
 
 
 def by_passes(f, k, args, kwargs, kept=()):
-    """The Jacobian in argument `k` by passes of dual numbers, a few columns at a time: what `jacfwd` is without `jit`."""
+    """The Jacobian in argument `k` by passes of dual numbers, a few columns at a time: the parts of each leaf of the result, and its structure."""
     value = _entered(args[k], f"argument {k} of {function_name(f)}")
     shape, dtype = tuple(np.shape(value)), getattr(value, "dtype", np.dtype(np.float64))
     size = int(np.prod(shape, dtype=np.int64))
@@ -275,7 +275,7 @@ def by_passes(f, k, args, kwargs, kept=()):
             raise StructureError(f"the result of {function_name(f)} is {before} at one call and {structure} at the next, with the same arguments")
         chunks.append([t[:count] for t in tangents])
         start, before = start + count, structure
-    return unflatten(structure, [_arranged(parts, shape) for parts in zip(*chunks)])
+    return [_arranged(parts, shape) for parts in zip(*chunks)], structure
 
 
 def _arranged(parts, shape):

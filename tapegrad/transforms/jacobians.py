@@ -400,10 +400,11 @@ class _Jacfwd(JacobianFunction):
 
     def _by_passes(self, args, kwargs):
         check_given(self._argnums, args)
-        jacobians = [unshared(functools.partial(by_passes, self.__wrapped__, k), args, kwargs, (k,)) for k in self._argnums]
-        return jacobians[0] if self._one else tuple(jacobians)
+        passes = [unshared(functools.partial(by_passes, self.__wrapped__, k), args, kwargs, (k,)) for k in self._argnums]
+        (leaves, structure), *_ = passes
+        return unflatten(structure, leaves if self._one else list(zip(*[leaves for leaves, _ in passes], strict=True)))
 
     def _by_duals(self, args):
-        """Whether passes on dual numbers answer: they are for one array, and take apart the loops of a recording outside."""
+        """Whether passes on dual numbers answer: they are for one real array, and take apart the loops of a recording outside."""
         numbers = [args[k] for k in self._argnums if k < len(args)]
-        return all(flatten(number)[1].kind in (None, complex) for number in numbers) and not on_tape(numbers, ())
+        return all(flatten(number)[1].kind is None for number in numbers) and not on_tape(numbers, ())

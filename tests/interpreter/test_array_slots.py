@@ -164,6 +164,26 @@ def test_a_function_that_numpy_calls_may_record():
     seen[0].sum().backward()
 
 
+@every("error", [KeyboardInterrupt, ValueError])
+def test_what_a_function_raises_that_numpy_calls_is_raised_at_once(error):
+    x, calls = leaf(LINE) * 1.0, []
+    x / 1.0
+
+    def once(*_):
+        calls.append(_)
+        if len(calls) == 1:
+            raise error("a time limit, say")
+
+    before = np.seterrcall(once)
+    try:
+        with np.errstate(divide="call"), pytest.raises(error):
+            x / 0.0
+    finally:
+        np.seterrcall(before)
+    assert len(calls) == 1
+    (x / 2.0).sum().backward()
+
+
 def test_places_are_those_of_the_user():
     with tg.Tape() as tape:
         x = leaf(LINE) * 1.0
@@ -172,3 +192,12 @@ def test_places_are_those_of_the_user():
             results += [np.sum(x), x.sum(), x[1:], np.mean(x), np.concatenate([x, x]), np.linalg.norm(x), x.reshape(2, 3).T, x[2], tg.sin(x[0])]
     assert len(results) == 15
     assert all("test_array_slots.py" in str(tape.store.place(instruction.slot)) for instruction in tape.instructions)
+
+
+def test_a_warning_comes_once_where_the_store_is_full():
+    x = leaf(LINE) * 1.0
+    x / 0.5
+    for _ in range(2 * x._t.capacity):
+        with pytest.warns(RuntimeWarning, match="divide by zero") as told:
+            y = x / 0.0
+        assert len(told) == 1 and y._t is x._t

@@ -213,3 +213,18 @@ def test_jacfwd_takes_the_containers_that_jacrev_takes():
     for wrapped in (lambda g: g, tg.jit, lambda g: lambda *args: tg.jvp(g, args, args)[1], lambda g: lambda *args: tg.vmap(lambda k: g(*args))(np.arange(2.0))):
         for argnums in (0, (0, 1), (1,), "q"):
             same(wrapped(tg.jacfwd(f, argnums))(given, {"c": 2.0}), wrapped(tg.jacrev(f, argnums))(given, {"c": 2.0}))
+
+
+@every("wrapped", [lambda g: g, tg.jit, lambda g: lambda *args: tg.jvp(g, args, args)[1]])
+@every("argnums", [0, (0,), (1, 0)])
+def test_jacfwd_of_arrays_answers_as_jacrev_does(wrapped, argnums):
+    """... in the containers of the results, and of complex numbers."""
+    x, y = np.array([1.0, 2.0]), np.array([0.5, 1.5, 3.0])
+    for f, args in (
+        (lambda x, y: (x * 2.0, {"a": np.outer(x, y), "b": [np.sum(y * y)]}), (x, y)),
+        (lambda x, y: (x * (2.0 + 1j), np.sum(y)), (x, y)),
+        (lambda x, y: (np.abs(x), np.sum(y * y)), (x + 1j, y)),
+    ):
+        one, other = (wrapped(transformation(f, argnums))(*args) for transformation in (tg.jacfwd, tg.jacrev))
+        assert tg.tree.map(np.shape, one) == tg.tree.map(np.shape, other)
+        np.testing.assert_allclose(*[np.concatenate([np.ravel(leaf) for leaf in tg.tree.leaves(found)]) for found in (one, other)], rtol=1e-12)

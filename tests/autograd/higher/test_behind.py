@@ -281,6 +281,16 @@ def test_both_ways_agree_where_arrays_lie_between_the_numbers(k, both):
     np.testing.assert_allclose(here, there, rtol=1e-10, atol=1e-12)
 
 
+@every("function", [np.maximum, np.minimum, np.fmax, np.fmin, np.hypot, np.arctan2, np.logaddexp, np.power, np.divide, np.multiply, np.subtract, np.copysign])
+def test_tangents_of_arrays_of_which_one_is_constant(function, both):
+    """The argument's own tangent is no tensor, that of what is computed is one; what lines make of the first is none, either."""
+    x = np.array([0.7, 1.3, 0.4])
+    for f in (lambda x: function(x, x * x), lambda x: function(x * x, x), lambda x: function(x, x)):
+        here, there, taken, asked = both(lambda f=f: tg.grad(lambda x: np.sum(tg.jvp(f, (x,), (np.array([1.0, 2.0, -1.0]),))[1] * x))(x))
+        assert taken == asked > 0
+        np.testing.assert_allclose(here, there, rtol=1e-13)
+
+
 def test_captured_leaves_and_containers(both):
     w, b = tg.tensor([0.4, -0.8], requires_grad=True), tg.tensor(0.3, requires_grad=True)
 

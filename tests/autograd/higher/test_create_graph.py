@@ -11,6 +11,7 @@ import tapegrad as tg
 from tapegrad.autograd import adjoint, passes
 from tapegrad.common.errors import ClearedTapeError, GradientError, HigherOrderError
 from tapegrad.tape.store import TapeStore, thread_state
+from tests.every import every
 from tests.rules.checker import generator, leaf, plain
 from tests.threads import in_threads
 
@@ -149,6 +150,21 @@ def test_interior_inputs_and_unused_ones():
     assert grad(to_y, x)[0].item() == 24.0
     with pytest.raises(GradientError, match="not have been used"):
         grad(x * x, unused, create_graph=True)
+
+
+@every("hooked", [False, True])
+def test_what_is_reached_and_handed_nothing_has_a_gradient_of_zero(hooked):
+    """... as in a pass that records nothing; None is for what is not reached."""
+    for create_graph in (False, True):
+        x, w, unused = (tg.tensor(v, requires_grad=True) for v in ([1.0, 2.0], 0.3, 1.0))
+        y = x * 1.0
+        if hooked:
+            y.register_hook(lambda g: None)
+        loss = np.sum(np.sign(y)) + np.floor(w)
+        found = tg.autograd.grad(loss, (x, y, w, unused), create_graph=create_graph, retain_graph=True, allow_unused=True)
+        loss.backward(create_graph=create_graph)
+        for gradients in (found, (x.grad, found[1], w.grad, unused.grad)):
+            assert [None if g is None else g.tolist() for g in gradients] == [[0.0, 0.0], [0.0, 0.0], 0.0, None]
 
 
 def test_hooks_see_tensors_and_may_answer_with_them():

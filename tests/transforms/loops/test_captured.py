@@ -236,6 +236,42 @@ def test_an_array_that_does_not_depend_on_the_carry_is_changed_in_the_body(loop,
     np.testing.assert_allclose(SECOND[second](f)(x), expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore::tapegrad.errors.PerformanceWarning")
+@every("loop, change", pairs([name for name in BODIES if name != "python"], CHANGES))
+def test_an_array_from_outside_is_changed_in_each_iteration(loop, change):
+    """A body that does it is not recorded, also under `jit`, which looks at nothing else."""
+
+    def f(x, loop=loop):
+        p = np.stack([x, 0.5 * x, x * x])
+        return BODIES[loop](lambda c: np.tanh(change(p, c)), x)
+
+    plain, x, size = partial(f, loop=loop if loop != "vmap" else "python"), 0.465, 1e-5
+    assert tg.jit(f)(x) == pytest.approx(plain(x), rel=1e-12)
+    slope = (plain(x + size) - plain(x - size)) / (2 * size)
+    for transformed in (tg.grad(f), tg.jit(tg.grad(f)), tg.jit(tg.jacfwd(f))):
+        np.testing.assert_allclose(transformed(x), slope, rtol=1e-6, atol=1e-9)
+    curvature = (plain(x + size) - 2 * plain(x) + plain(x - size)) / size**2
+    np.testing.assert_allclose(tg.hessian(f)(x), curvature, rtol=1e-4, atol=1e-4)
+
+
+@every("wrapped", [lambda f: f, tg.jit])
+def test_what_is_constant_is_changed_in_each_iteration(wrapped):
+    def f(x, loop):
+        with tg.no_grad():
+            p = 2.0 * x
+
+        def body(k, c):
+            with tg.no_grad():
+                p.add_(0.1 * c)
+            return c * np.sum(p)
+
+        return loop(0, 3, body, x[0])
+
+    x = np.array([0.5, -1.2, 0.8])
+    found, expected = (wrapped(tg.value_and_grad(lambda x, loop=loop: f(x, loop)))(x) for loop in (tg.fori_loop, plainly.fori_loop))
+    np.testing.assert_allclose(np.hstack(found), np.hstack(expected), rtol=1e-13)
+
+
 def test_a_captured_array_without_elements_leaves_the_next_one_its_adjoint():
     k = np.array([1.0, 2.0, 3.0])
 

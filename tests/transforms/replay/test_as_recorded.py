@@ -120,11 +120,12 @@ WRITTEN_WITHOUT_DERIVATIVE = {
 
 
 @pytest.mark.parametrize("write", WRITTEN_WITHOUT_DERIVATIVE.values(), ids=WRITTEN_WITHOUT_DERIVATIVE)
+@pytest.mark.parametrize("made", [lambda x: tg.zeros(2), lambda x: x * 2.0, lambda x: (x * 2.0)[::-1]], ids=["a buffer", "computed", "a view"])
 @pytest.mark.filterwarnings("ignore::tapegrad.errors.PathWarning")
-def test_what_is_written_under_no_grad_is_that_of_each_call(write):
+def test_what_is_written_under_no_grad_is_that_of_each_call(write, made):
     def f(x):
-        work = tg.zeros(2)
         with tg.no_grad():
+            work = made(x)
             write(work, x)
         return np.sum(work * x)
 
