@@ -33,6 +33,7 @@ OPERANDS = {
 FUNCTIONS = [
     operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, np.add, np.multiply, np.divide, np.power, np.hypot, np.maximum,
     np.arctan2, operator.matmul, np.matmul, lambda a, b: abs(-a), lambda a, b: np.exp(a), lambda a, b: np.sin(b),
+    operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ipow,
 ]  # fmt: skip
 
 
@@ -90,7 +91,8 @@ def test_operators_take_the_short_way():
     for operation in (
         lambda: x + x, lambda: x - c, lambda: c * x, lambda: x / 2.0, lambda: 3 - x, lambda: x * leaf_, lambda: leaf_ * x, lambda: -x, lambda: abs(x),
         lambda: x**2, lambda: x**0.5, lambda: 2.0**x, lambda: m @ m, lambda: m @ c[:3], lambda: x @ x, lambda: turned @ np.ones((3, 2)), lambda: np.eye(3) @ m,
-        lambda: m + c[:3], lambda: m * c[:3, None], lambda: row - m,
+        lambda: m + c[:3], lambda: m * c[:3, None], lambda: row - m, lambda: operator.iadd(x * 1.0, c), lambda: operator.imul(x * 1.0, 2.0),
+        lambda: operator.ipow(x * 1.0, 2),
     ):  # fmt: skip
         operation()
         assert calls_of(record.apply, operation) == 0
@@ -152,5 +154,8 @@ def test_places_are_those_of_the_user():
         x = leaf(LINE) * 1.0
         for _ in range(2):
             results = [x + x, np.exp(x), np.add(x, 1.0), np.hypot(x, LINE), -x, x**2]
+            x += LINE
+            y = np.sum(x)
+            y *= 2.0
     assert len(results) == 6
     assert all("test_array_slots.py" in str(tape.store.place(instruction.slot)) for instruction in tape.instructions)
