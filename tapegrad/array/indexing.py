@@ -231,11 +231,9 @@ def setitem(x, key, value):
     live = None if known else live
     key = _clean(key, live=live is not None)
     if type(x._v) is float and not (key is Ellipsis or key.__class__ is tuple and not key):
-        truth = key[()] if isinstance(key, np.ndarray) else key
-        if not isinstance(truth, (bool, np.bool)):
-            raise IndexError("a 0-d tensor takes only the indices (), ... and a mask that is one truth value")
-        if truth:
-            setitem(x, (), reshape(value, ()))
+        shape = np.empty(())[key].shape
+        if 0 not in shape:
+            setitem(x, (), reshape(_fitting(value, shape), ()))
         return
     if known:
         assign_elements(x, key, value._v if isinstance(value, Differentiable) else value)

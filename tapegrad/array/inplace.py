@@ -30,7 +30,8 @@ def is_argument(x):
     store = x._t
     if store is None:
         return False
-    return store.leaves.get(x._k) == x._i if store.trace is None else store.trace.is_argument(x)
+    # (A number that an operation gave has no key.)
+    return store.leaves.get(getattr(x, "_k", None)) == x._i if store.trace is None else store.trace.is_argument(x)
 
 
 def unshared(call, args, kwargs, argnums):
