@@ -309,7 +309,7 @@ def _short(which, opcode, a, a_kind, b, b_kind, given, position):
         elif which == _POWER:
             # Where Python raises, NumPy's answer is infinite or not a number.
             number = _pow(x, y)
-            good = good and b_kind == PLAIN_NUMBER and number - number == 0.0
+            good = good and number - number == 0.0
         if good:
             return written(t, words, store_of(a, a_kind, b, b_kind, words), opcode, left, right, offset, number, constant, position)
     set_free(t)

@@ -98,6 +98,21 @@ def test_operators_take_the_short_way():
         assert calls_of(record.apply, operation) == 0
 
 
+@native
+def test_elements_of_matrices_take_the_short_way():
+    m = leaf(np.arange(6.0).reshape(2, 3)) * 1.0
+    wide = m.T
+    m[1, 2], wide[0, 1]
+    assert calls_of(record.apply, lambda: (m[0, 0], m[-1, 1], wide[2, -1])) == 0
+    assert m[1].shape == (3,) and m[1, True].shape == (1, 3) and m[1,].shape == (3,)
+    for key in ((2, 0), (0, -4), 2):
+        with pytest.raises(IndexError):
+            m[key]
+    x = leaf(np.arange(6.0).reshape(2, 3))
+    ((x * 1.0)[1, 2] + 2.0 * (x * 1.0)[0, -1] + 4.0 * (x * 1.0).T[0, 1] + 8.0 * x[-1, 1] + 16.0 * x[1, 1]).backward()
+    assert x.grad.tolist() == [[0.0, 0.0, 2.0], [4.0, 24.0, 1.0]]
+
+
 def test_a_constant_that_is_changed_afterwards_stays_what_it_was():
     x, c = leaf(LINE), LINE.copy()
     for _ in range(3):

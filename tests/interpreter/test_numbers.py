@@ -181,10 +181,12 @@ def test_both_ways_of_leaves_alone(operation, reflected):
 
 
 @native
-def test_operators_in_place_take_the_short_way():
+def test_operators_and_those_in_place_take_the_short_way():
     x, y = leaf(2.0) * 1.0, leaf(3.0) * 1.0
+    for operation in OPERATORS:
+        assert calls_of(record.apply, lambda operation=operation: (operation(x, y), operation(x, 1.5), operation(2.5, y))) == 0
     for operation in IN_PLACE:
-        assert calls_of(record.apply, lambda operation=operation: [operation(x, other) for other in (1.5, 2, y)[: 2 if operation is operator.ipow else 3]]) == 0
+        assert calls_of(record.apply, lambda operation=operation: (operation(x, y), operation(x, 1.5), operation(x, 2))) == 0
     assert x.item() == 2.0
 
 
