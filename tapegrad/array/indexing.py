@@ -26,6 +26,7 @@ from ..rules.transposed import look
 from ..tape.meta import c_strides
 from ..tape.store import thread_state
 from .differentiable import Differentiable
+from .dual import made
 from .functions import broadcast_to, concatenate, frozen, moved_by, positions_of, ravel, reshape, where
 from .inplace import argument_changed, assign_elements, is_argument
 from .record import apply, as_operand, guard_on, normalise, plain, record_aux, recorded, tracked
@@ -185,9 +186,8 @@ def getitem(x, key):
                 return t
             t = apply(_SELECT, (x,), _ONE_ELEMENT, selected, offset, 4)
             if t._t is not None and t._t.trace is None:
-                if kind is int:
-                    # Found by the vector's description alone from now on, in the short way below.
-                    t._t.signatures[x._m] = t._t.signatures[_SELECT, _ONE_ELEMENT, (x._m,), (True,)]
+                # Found by the array's description alone from now on, in the short way below.
+                t._t.signatures[x._m] = t._t.signatures[_SELECT, _ONE_ELEMENT, (x._m,), (True,)]
             elif t._t is store:
                 read[x._i, offset] = t._i
             return t
@@ -204,6 +204,10 @@ def getitem(x, key):
         selected = value[key]
         if not tracked(x):
             return note_view(x, plain(normalise(selected)))
+        if x._is_dual and x._p is None and (x._d is None or x._d.__class__ is np.ndarray):
+            lanes = () if x._lanes is None else (slice(None),)
+            tangent = None if x._d is None else normalise(x._d[(*lanes, *(key if key.__class__ is tuple else (key,)))])
+            return note_view(x, made(normalise(selected), tangent, x._lanes, x._level))
         array = _in_order(value)
         strides, offset = _affine(array, key, selected if array is value else None)
         if isinstance(selected, np.ndarray):
@@ -231,11 +235,9 @@ def setitem(x, key, value):
     live = None if known else live
     key = _clean(key, live=live is not None)
     if type(x._v) is float and not (key is Ellipsis or key.__class__ is tuple and not key):
-        truth = key[()] if isinstance(key, np.ndarray) else key
-        if not isinstance(truth, (bool, np.bool)):
-            raise IndexError("a 0-d tensor takes only the indices (), ... and a mask that is one truth value")
-        if truth:
-            setitem(x, (), reshape(value, ()))
+        shape = np.empty(())[key].shape
+        if 0 not in shape:
+            setitem(x, (), reshape(_fitting(value, shape), ()))
         return
     if known:
         assign_elements(x, key, value._v if isinstance(value, Differentiable) else value)
@@ -386,15 +388,20 @@ def _fitting(value, shape):
 
 
 def element(self, key):
-    """`getitem` of a tensor; an element of a vector, once one has been recorded, takes a short way."""
-    store, vector = thread_state().store if self._t is None else self._t, self._v
-    if type(key) is int and type(vector) is not float and store.trace is None:
-        signature = store.signatures.get(self._m)
-        if signature is not None:
-            value = vector.item(key)
-            t = record_element(signature.opcode, self, key if key >= 0 else key + len(vector), value)
-            if t is not None:
-                return t
+    """`getitem` of a tensor; an element, once one of such an array has been recorded, takes a short way."""
+    store, array, kind = thread_state().store if self._t is None else self._t, self._v, key.__class__
+    if (kind is int or kind is tuple) and type(array) is not float and store.trace is None:
+        signature, t = store.signatures.get(self._m), None
+        if signature is not None and kind is int and array.ndim == 1:
+            value = array.item(key)
+            t = record_element(signature.opcode, self, key if key >= 0 else key + len(array), value)
+        elif signature is not None and kind is tuple and len(key) == array.ndim and all([k.__class__ is int for k in key]):
+            value, position = array.item(key), 0
+            for k, extent in zip(key, array.shape):
+                position = position * extent + (k if k >= 0 else k + extent)
+            t = record_element(signature.opcode, self, position, value)
+        if t is not None:
+            return t
     return getitem(self, key)
 
 

@@ -11,10 +11,12 @@ import numpy as np
 from ..common.errors import DtypeError, GradientError
 from ..common.registry import attach, registry
 from ..common.tree import flatten, is_table
+from ..interpreter.fields import share
 from ..rules import BY_NAME
 from .assigning import assign_value, before_change, note_change
 from .differentiable import Differentiable
 from .functions import astype, reshape
+from .operators import power
 from .record import apply, as_operand, normalise, recorded, tracked
 from .views import root_of, source_of, views_of
 
@@ -28,7 +30,8 @@ def is_argument(x):
     store = x._t
     if store is None:
         return False
-    return store.leaves.get(x._k) == x._i if store.trace is None else store.trace.is_argument(x)
+    # (A number that an operation gave has no key.)
+    return store.leaves.get(getattr(x, "_k", None)) == x._i if store.trace is None else store.trace.is_argument(x)
 
 
 def unshared(call, args, kwargs, argnums):
@@ -106,6 +109,24 @@ def _set_shape(x, shape):
     x._become(reshape(x, shape))
 
 
+def _changed(x, result):
+    """Let `x`, which is recorded, be `result` from now on; returns `x`."""
+    root = root_of(x)[0]
+    if is_argument(root):
+        raise argument_changed()
+    if result.shape != x.shape:
+        raise ValueError(f"the result of shape {tuple(result.shape)} does not fit in place of {tuple(x.shape)}")
+    if result.dtype != x.dtype:
+        if x.dtype.kind != "f":
+            raise DtypeError(f"a result that requires a gradient does not fit in place of dtype {x.dtype}")
+        result = astype(result, x.dtype)
+    if root is not x or views_of(x):
+        x[...] = result
+    else:
+        x._become(result)
+    return x
+
+
 def _operator(row):
     """``x <op>= other`` for a row: one function each, without a call in between."""
 
@@ -117,7 +138,7 @@ def _operator(row):
         other = registry.objects.operand(other)
         if not x.shape and root_of(x)[0] is x and (x._t is not None or not x._r) and x.dtype.kind == "f":
             # A number is never changed in Python: the name goes on with another one, and an array of objects may hold the first.
-            result = apply(row, (x, other))
+            result = power(x, other) if row.name == "power" else apply(row, (x, other))
             if x._t is not None and x._t.retained and x.retains_grad:
                 result.retain_grad()
             return result
@@ -128,20 +149,7 @@ def _operator(row):
                     "a leaf tensor that requires a gradient (or a view of one) is being used in an in-place operation; "
                     "update weights under tg.no_grad(), or write x = x + ... to go on with a new tensor"
                 )
-            if is_argument(root):
-                raise argument_changed()
-            result = apply(row, (x, other))
-            if result.shape != x.shape:
-                raise ValueError(f"the result of shape {tuple(result.shape)} does not fit in place of {tuple(x.shape)}")
-            if result.dtype != x.dtype:
-                if x.dtype.kind != "f":
-                    raise DtypeError(f"a result that requires a gradient does not fit in place of dtype {x.dtype}")
-                result = astype(result, x.dtype)
-            if root is not x or views_of(x):
-                x[...] = result
-            else:
-                x._become(result)
-            return x
+            return _changed(x, power(x, other) if row.name == "power" else apply(row, (x, other)))
         before_change(x)
         other = other._v if isinstance(other, Differentiable) else as_operand(other, row.name) if x.dtype.kind == "f" else other
         if type(x._v) is float:
@@ -178,4 +186,7 @@ _SHORT = {"add_": "add", "sub_": "subtract", "mul_": "multiply", "div_": "divide
 attach(Differentiable, {f"__i{symbol}__": update for symbol, update in zip(("add", "sub", "mul", "truediv", "pow", "mod"), _UPDATES.values())})
 attach(Differentiable, {short: _method(name, _UPDATES[name]) for short, name in _SHORT.items()})
 attach(Differentiable, {"zero_": zero_, "fill_": fill_, "copy_": copy_})
+for _name in ("add", "subtract", "multiply", "divide", "power"):
+    share(f"update {_name}", _UPDATES[_name])
+share("changed", _changed)
 Differentiable.shape = Differentiable.shape.setter(_set_shape)

@@ -31,6 +31,8 @@ _HOLDS = "make the array with tg.zeros(shape), or np.zeros_like(t), which can ho
 #: What is running, and what to write for it.
 _ADVICE = (
     (r"((?!np\.|numpy\.)\w+|.*\))\.dot\(", "write {0} @ t for {0}.dot(t)"),
+    (r"(?:[\w.]+|.*\bdefault_rng\(\w*\))\.(?:normal|gauss|uniform|exponential|laplace|logistic|lognormal|gamma|beta|chisquare|standard_t|poisson|binomial)\(",
+     "write t + u * rng.standard_normal(n) for rng.normal(t, u), and tapegrad.scipy.stats.gamma.ppf(rng.random(n), t) for rng.gamma(t, size=n) and its like"),
     (r"(float|complex)\(\w", "leave {} out: a tensor needs none"),
     (r"round\(", "write np.round(t) for round(t)"),
     (r"[rb]?['\"].*%", "write an f-string, or t.item() for the number in the text"),

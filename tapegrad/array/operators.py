@@ -99,7 +99,7 @@ def _bitwise_update(function):
     return lambda self, other: function(self, registry.objects.operand(other), out=self) if self.shape else NotImplemented
 
 
-def _power(a, b):
+def power(a, b):
     """``a ** b``, of which one is differentiable."""
     kind = type(b)
     # A number of NumPy is float64 beside an array, too.
@@ -137,10 +137,10 @@ def _install_operators():
     attach(Differentiable, methods | {
         "__neg__": lambda self: apply("negative", (self,)), "__pos__": lambda self: self, "__abs__": lambda self: apply("absolute", (self,)),
         "__divmod__": lambda self, other: (self // other, self % other), "__rdivmod__": lambda self, other: (other // self, other % self),
-        "__invert__": lambda self: record_nondiff(np.invert, (self,), np.invert(self._v)), "__pow__": lambda self, other: _power(self, other),
+        "__invert__": lambda self: record_nondiff(np.invert, (self,), np.invert(self._v)), "__pow__": lambda self, other: power(self, other),
     })  # fmt: skip
     ways = {name: partial(_binary, BY_NAME[name]) for name in ("add", "subtract", "multiply", "divide", "matmul")}
-    ways |= {name: lambda a, _, name=name: apply(name, (a,)) for name in ("negative", "absolute")} | {"power": _power, "power2": _power}
+    ways |= {name: lambda a, _, name=name: apply(name, (a,)) for name in ("negative", "absolute")} | {"power": power, "power2": power}
     for name, way in ways.items():
         share(name, way, BY_NAME[name])
     share("describe", _described)

@@ -103,6 +103,8 @@ def retain_grad(tensor):
     if tensor._t is not None:
         store, slot = _interior_slot(tensor)
         store.retained[slot] = weakref.ref(tensor)
+        # ``t += ...`` goes the general way, which retains the result.
+        tensor._extras()
 
 
 def release_grad(tensor):

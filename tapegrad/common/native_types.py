@@ -9,7 +9,8 @@ import ctypes
 #: Numbers of slots (``typeslots.h``).
 _SLOTS = {
     "dealloc": 52, "traverse": 71, "clear": 51, "members": 72, "properties": 73, "doc": 56, "add": 7, "subtract": 36, "multiply": 29,
-    "divide": 37, "power": 33, "negative": 30, "absolute": 6, "matmul": 75,
+    "divide": 37, "power": 33, "negative": 30, "absolute": 6, "matmul": 75, "update add": 14, "update subtract": 23, "update multiply": 18,
+    "update divide": 24, "update power": 20,
 }  # fmt: skip
 #: Kinds of members: an object (AttributeError where there is none), a truth value, an integer.
 OBJECT, BOOL, INTEGER = 16, 14, 19

@@ -63,6 +63,7 @@ from .array_operations import element_wise, is_square, of_arrays
 from .tensor_memory import (
     BOXED,
     CALL,
+    CHANGED,
     CLASS,
     ENDS,
     EXTRAS,
@@ -84,6 +85,7 @@ from .tensor_memory import (
     OBJECT_FIELDS,
     OF_ONE,
     OF_TWO,
+    ON_WORDS,
     OPCODE,
     OPCODES,
     PLAIN_ARRAY,
@@ -99,6 +101,7 @@ from .tensor_memory import (
     THINGS,
     TOLD,
     UFUNC,
+    UPDATES,
     WEAK,
     WORDS_NAME,
     boxed,
@@ -305,7 +308,7 @@ def _short(which, opcode, a, a_kind, b, b_kind, given, position):
         elif which == _POWER:
             # Where Python raises, NumPy's answer is infinite or not a number.
             number = _pow(x, y)
-            good = good and b_kind == PLAIN_NUMBER and number - number == 0.0
+            good = good and number - number == 0.0
         if good:
             return written(t, words, store_of(a, a_kind, b, b_kind, words), opcode, left, right, offset, number, constant, position)
     set_free(t)
@@ -314,9 +317,9 @@ def _short(which, opcode, a, a_kind, b, b_kind, given, position):
 
 # ---- what CPython and we call ---------------------------------------------------------------------------
 @inlined
-def _operator(which, a, b):
-    """An operator of two operands, or, where both are the same and `which` says so, of one."""
-    shared, a_kind, b_kind, t = shared_words(), kind_of(a), kind_of(b) if which < _NEGATIVE else 0, GENERALLY
+def _shortly(which, a, a_kind, b, b_kind):
+    """The short way of an operator, if there is one; `b_kind` is 0 where it has one operand."""
+    shared, t = shared_words(), GENERALLY
     if a_kind != 0 and (b_kind != 0 or which >= _NEGATIVE):
         if is_array(a, a_kind) or is_array(b, b_kind):
             kind, square = b_kind, which
@@ -325,7 +328,29 @@ def _operator(which, a, b):
             t = element_wise(load_int(shared + ROWS + 8 * square), a, a_kind, b, kind)
         elif which != _PRODUCT:
             t = _short(which, load_int(shared + OPCODES + 8 * which), a, a_kind, b, b_kind, 0.0, 0)
-    return called(load_int(shared + GENERAL + 8 * which), a, b) if t == GENERALLY else t
+    return t
+
+
+@inlined
+def _operator(which, a, b):
+    """An operator of two operands, or, where both are the same and `which` says so, of one."""
+    t = _shortly(which, a, kind_of(a), b, kind_of(b) if which < _NEGATIVE else 0)
+    return called(load_int(shared_words() + GENERAL + 8 * which), a, b) if t == GENERALLY else t
+
+
+@inlined
+def _changed(which, a, b):
+    """An operator in place.  A number is never changed: the name goes on with the result; a tensor that shares memory goes the general way."""
+    shared, extras, t = shared_words(), load_int(a + EXTRAS), GENERALLY
+    if kind_of(a) == TENSOR and load_int(a + ON_WORDS) != 0 and (extras == 0 or extras == load_int(shared + NONE)):
+        t = _shortly(which, a, TENSOR, b, kind_of(b))
+    if t == GENERALLY:
+        return called(load_int(shared + UPDATES + 8 * which), a, b)
+    if t == 0 or load_int(a + IS_NUMBER) != 0:
+        return t
+    answer = called(load_int(shared + CHANGED), a, t)
+    drop(t)
+    return answer
 
 
 def _of_two(name, which):
@@ -347,6 +372,21 @@ def _power(a, b, modulus):
         keep(answer)
         return answer
     return _operator(_POWER, a, b)
+
+
+def _in_place(which):
+    def change(a, b):
+        return _changed(which, a, b)
+
+    change.__name__ = f"change{which}"
+    return change
+
+
+_update_add, _update_subtract, _update_multiply, _update_divide = map(_in_place, range(_POWER))
+
+
+def _update_power(a, b, _):
+    return _changed(_POWER, a, b)
 
 
 def _negative(a):
@@ -447,12 +487,19 @@ _FUNCTIONS = {
     _end: "int64(int64)", _traverse: _TO_THREE, _clear: _TO_ONE, _value: _TO_TWO, _set_value: _TO_THREE, _add: _TO_TWO, _subtract: _TO_TWO,
     _multiply: _TO_TWO, _divide: _TO_TWO, _product: _TO_TWO, _power: _TO_THREE, _negative: _TO_ONE, _absolute: _TO_ONE, _place: "object(object, object, int64)",
     _constant: _TO_TWO, _live: "object(int64)", _record_element: "object(int64, object, int64, float64)",
+    _update_add: _TO_TWO, _update_subtract: _TO_TWO, _update_multiply: _TO_TWO, _update_divide: _TO_TWO, _update_power: _TO_THREE,
     _array_ufunc: "object(object, int64, int64, int64)", _record_row: "object(object, object, object, object, object, int64)",
 }  # fmt: skip
 #: Operators by the name of their row.
 _OPERATORS = {
     "add": (_ADD, _add), "subtract": (_SUBTRACT, _subtract), "multiply": (_MULTIPLY, _multiply), "divide": (_DIVIDE, _divide),
     "power": (_POWER, _power), "negative": (_NEGATIVE, _negative), "absolute": (_ABSOLUTE, _absolute), "matmul": (_PRODUCT, _product),
+}  # fmt: skip
+#: Functions by the name of their slot: operators, and those in place.
+_SLOTS = {name: function for name, (_, function) in _OPERATORS.items()}
+_SLOTS |= {
+    "update add": _update_add, "update subtract": _update_subtract, "update multiply": _update_multiply, "update divide": _update_divide,
+    "update power": _update_power,
 }  # fmt: skip
 _COMPILED = compiled_together("numbers", _FUNCTIONS)
 place, constant, live_on, record_element, record_row = (
@@ -474,7 +521,7 @@ def native(cls, operators=True):
 
     An object of one such class may become one of another (``t.__class__ = Dual``): CPython looks whether both end in the same way.
     """
-    slots = {name: _COMPILED[function][1] for name, (_, function) in _OPERATORS.items()} if operators else {}
+    slots = {name: _COMPILED[function][1] for name, function in _SLOTS.items()} if operators else {}
     return copied(cls, SIZE, _END | slots)
 
 

@@ -62,7 +62,7 @@ GENERALLY = 1
 #: What an operand may be: a tensor whose class is ours; a float, an int or a float64; an array of NumPy.
 TENSOR, PLAIN_NUMBER, PLAIN_ARRAY = 1, 2, 3
 #: What the functions share is at one address: things of Python, by their addresses, and names of attributes; what they are told later
-#: (`numbers.share`); the free list and its length; and by operator the opcode, the general way and the row.
+#: (`numbers.share`); the free list and its length; by operator the opcode, the general way and the row; and the general ways in place.
 THINGS = [float, int, np.float64, np.ndarray, None, NotImplemented, AttributeError, TapeStore.note_code, SCALAR, EXPOSED, (), TapeStore.enter]
 FLOAT, INT, FLOAT64, ARRAY, NONE, NOT_IMPLEMENTED, ATTRIBUTE_ERROR, NOTE_CODE, SCALAR_META, EXPOSED_MEMORY, EMPTY, ENTER = range(0, 96, 8)
 #: By the operands that are on the tape: both, the first, the second.
@@ -75,8 +75,10 @@ THREAD, CURRENT, FILE_NAME, OURS = range(224, 256, 8)
 CLASS, PARAMETER, DESCRIBE, COPY, UFUNC, OF_ONE, OF_TWO, FREE, FREE_COUNT = range(256, 328, 8)
 #: What `numbers.share` is told of, but for operators: the words.
 TOLD = {"tensor": CLASS, "parameter": PARAMETER, "describe": DESCRIBE, "copy": COPY, "ufunc": UFUNC, "of one": OF_ONE, "of two": OF_TWO}
-OPCODES, GENERAL, ROWS = range(328, 328 + 3 * 72, 72)
-SHARED = np.zeros((328 + 3 * 72) // 8, np.int64)
+OPCODES, GENERAL, ROWS, UPDATES = range(328, 328 + 4 * 72, 72)
+CHANGED = UPDATES + 40
+TOLD |= {"changed": CHANGED} | {f"update {name}": UPDATES + 8 * k for k, name in enumerate(("add", "subtract", "multiply", "divide", "power"))}
+SHARED = np.zeros((328 + 4 * 72) // 8, np.int64)
 SHARED[: len(THINGS)] = list(map(id, THINGS))
 define("tapegrad_numbers", SHARED.ctypes.data)
 #: How many tensors wait in the free list at most.

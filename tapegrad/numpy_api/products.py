@@ -54,7 +54,7 @@ implements(np.linalg.matmul)(F.matmul)
 
 @implements(np.inner)
 def _inner(a, b, /):
-    if np.ndim(a) == 0 or np.ndim(b) == 0:
+    if np.ndim(a) == 0 or np.ndim(b) < 2:
         return F.dot(a, b)
     return np.tensordot(F.lift(a), b, (-1, -1))
 

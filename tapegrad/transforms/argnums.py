@@ -5,6 +5,7 @@ import inspect
 import numpy as np
 
 from ..common.errors import StructureError
+from ..common.registry import registry
 from ..tape.places import placed_name
 
 
@@ -19,7 +20,10 @@ def resolved(function, argnums):
         return True, (argnums,)
     wanted = argnums if isinstance(argnums, (tuple, list, range)) else (argnums,)
     if not wanted or not all(is_number(one) or isinstance(one, str) for one in wanted):
-        raise StructureError(f"argnums={argnums!r} is not the position of an argument, or a tuple of them")
+        raise StructureError(
+            f"argnums={argnums!r} is not the position of an argument, or a tuple of them; the arguments are given to the function that is returned, "
+            "tg.grad(f)(x)"
+        )
     return wanted is not argnums, tuple(_position(function, one) for one in wanted)
 
 
@@ -45,11 +49,13 @@ def check_given(argnums, args, more=""):
     for k in argnums:
         if k >= len(args):
             raise StructureError(
-                f"argnums={argnums} asks for argument {max(argnums)}, but the function was called with {len(args)} positional arguments{more}"
+                f"argnums={argnums} asks for argument {max(argnums)}, but the function was called with {len(args)} positional arguments{more}; "
+                "what is differentiated is given by position"
             )
 
 
 def check_function(function, purpose=""):
     """Raise if something is not a function; `purpose` says in words what for."""
     if not callable(function):
-        raise StructureError(f"expected a function{purpose}, got {type(function).__name__}")
+        instead = "; write tg.autograd.grad(y, x) for the derivatives of a tensor" if isinstance(function, registry.Tensor) else ""
+        raise StructureError(f"expected a function{purpose}, got {type(function).__name__}{instead}")

@@ -205,10 +205,27 @@ def test_a_number_is_assigned_to_by_a_truth_value(point):
     for x in (point, point + 0.45, point):
         assert recorded(x).tolist() == tg.grad(masked)(x).tolist()
     t = tg.tensor(2.0)
-    for key in (0, [0], np.array([True]), None):
-        with pytest.raises(IndexError, match="0-d tensor takes only"):
+    for key in (0, [0], np.array([True])):
+        with pytest.raises(IndexError, match="array is 0-dimensional"):
             t[key] = 1.0
     assert t[np.array(True)].tolist() == [2.0] and t[np.array(False)].shape == t[tg.tensor(np.array(False))].shape == (0,)
+
+
+@pytest.mark.parametrize("key", [(), ..., (...,), None, (..., None), (None, ...), True, (True,), np.True_, np.array(True)], ids=repr)
+def test_a_number_takes_every_index_that_numpy_takes(key):
+    def assigned(x):
+        y = x * 2.0
+        y[key] = 3.0 * x
+        z = tg.zeros(())
+        z[key] = x
+        return y * z
+
+    for value, slope in (tg.value_and_grad(assigned)(1.5), tg.jit(tg.value_and_grad(assigned))(1.5), tg.jvp(assigned, (1.5,), (1.0,))):
+        assert (value, slope) == (6.75, 9.0)
+    t = leaf(1.5)
+    y = t * 2.0
+    y[key] = 4.0
+    assert (y.mul_(t).item(), tg.autograd.grad(y, t)[0].item()) == (6.0, 4.0)
 
 
 def test_a_tensor_of_one_element_is_an_array_of_positions():

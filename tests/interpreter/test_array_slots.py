@@ -36,6 +36,7 @@ FUNCTIONS = [
     lambda a, b: np.sum(a), lambda a, b: np.mean(a, axis=0), lambda a, b: a[1:], lambda a, b: a[..., ::-2].T, lambda a, b: np.linalg.norm(a * b),
     lambda a, b: tg.logsumexp(a), lambda a, b: np.max(b, axis=-1, keepdims=True), lambda a, b: np.concatenate([a, b]), lambda a, b: np.cumsum(a),
     lambda a, b: np.reshape(a, -1), lambda a, b: np.linalg.det(a), lambda a, b: np.prod(b), lambda a, b: a.item(0) * b[-1],
+    operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ipow,
 ]  # fmt: skip
 
 
@@ -93,7 +94,8 @@ def test_operators_take_the_short_way():
     for operation in (
         lambda: x + x, lambda: x - c, lambda: c * x, lambda: x / 2.0, lambda: 3 - x, lambda: x * leaf_, lambda: leaf_ * x, lambda: -x, lambda: abs(x),
         lambda: x**2, lambda: x**0.5, lambda: 2.0**x, lambda: m @ m, lambda: m @ c[:3], lambda: x @ x, lambda: turned @ np.ones((3, 2)), lambda: np.eye(3) @ m,
-        lambda: m + c[:3], lambda: m * c[:3, None], lambda: row - m,
+        lambda: m + c[:3], lambda: m * c[:3, None], lambda: row - m, lambda: operator.iadd(x * 1.0, c), lambda: operator.imul(x * 1.0, 2.0),
+        lambda: operator.ipow(x * 1.0, 2),
     ):  # fmt: skip
         operation()
         assert calls_of(record.apply, operation) == 0
@@ -111,6 +113,21 @@ def test_rows_with_attributes_take_the_short_way():
         operation()
         # (Where the result were not as described, it would be computed twice, and written.)
         assert calls_of(record._write, operation) == 0, k
+
+
+@native
+def test_elements_of_matrices_take_the_short_way():
+    m = leaf(np.arange(6.0).reshape(2, 3)) * 1.0
+    wide = m.T
+    m[1, 2], wide[0, 1]
+    assert calls_of(record.apply, lambda: (m[0, 0], m[-1, 1], wide[2, -1])) == 0
+    assert m[1].shape == (3,) and m[1, True].shape == (1, 3) and m[1,].shape == (3,)
+    for key in ((2, 0), (0, -4), 2):
+        with pytest.raises(IndexError):
+            m[key]
+    x = leaf(np.arange(6.0).reshape(2, 3))
+    ((x * 1.0)[1, 2] + 2.0 * (x * 1.0)[0, -1] + 4.0 * (x * 1.0).T[0, 1] + 8.0 * x[-1, 1] + 16.0 * x[1, 1]).backward()
+    assert x.grad.tolist() == [[0.0, 0.0, 2.0], [4.0, 24.0, 1.0]]
 
 
 def test_a_constant_that_is_changed_afterwards_stays_what_it_was():
@@ -190,6 +207,9 @@ def test_places_are_those_of_the_user():
         for _ in range(2):
             results = [x + x, np.exp(x), np.add(x, 1.0), np.hypot(x, LINE), -x, x**2]
             results += [np.sum(x), x.sum(), x[1:], np.mean(x), np.concatenate([x, x]), np.linalg.norm(x), x.reshape(2, 3).T, x[2], tg.sin(x[0])]
+            x += LINE
+            y = np.sum(x)
+            y *= 2.0
     assert len(results) == 15
     assert all("test_array_slots.py" in str(tape.store.place(instruction.slot)) for instruction in tape.instructions)
 

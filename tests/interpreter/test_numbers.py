@@ -110,6 +110,7 @@ def test_weak_references_of_results():
 
 # -- both ways ------------------------------------------------------------------------------------
 OPERATORS = [operator.add, operator.sub, operator.mul, operator.truediv, operator.pow]
+IN_PLACE = [operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ipow]
 OPERANDS = [0.0, -0.0, 1.0, 2.0, -2.0, 0.5, -0.5, 3, 2, 0, -1, True, 1e308, -1e308, 5e-324, np.inf, -np.inf, np.nan, 10**400,
             np.float64(2.0), np.float32(1.5), np.int64(3), "text", None, 1j]  # fmt: skip
 
@@ -138,7 +139,7 @@ def generally(function):
         state.store.ident = idents
 
 
-@pytest.mark.parametrize("operation", OPERATORS)
+@pytest.mark.parametrize("operation", OPERATORS + IN_PLACE)
 @pytest.mark.parametrize("kind", ["number", "tensor", "leaf", "constant"])
 @pytest.mark.parametrize("reflected", [False, True])
 def test_both_ways_give_and_write_the_same(operation, kind, reflected):
@@ -177,6 +178,25 @@ def test_both_ways_of_leaves_alone(operation, reflected):
             x = known(own)
             pair = (other, x) if reflected else (x, other)
             assert outcome(lambda pair=pair: operation(*pair)) == generally(lambda pair=pair: operation(*pair)), (own, other)
+
+
+@native
+def test_operators_and_those_in_place_take_the_short_way():
+    x, y = leaf(2.0) * 1.0, leaf(3.0) * 1.0
+    for operation in OPERATORS:
+        assert calls_of(record.apply, lambda operation=operation: (operation(x, y), operation(x, 1.5), operation(2.5, y))) == 0
+    for operation in IN_PLACE:
+        assert calls_of(record.apply, lambda operation=operation: (operation(x, y), operation(x, 1.5), operation(x, 2))) == 0
+    assert x.item() == 2.0
+
+
+def test_a_number_that_retains_its_gradient_still_does_after_a_change():
+    for operation in IN_PLACE:
+        x = leaf(2.0) * 1.0
+        x.retain_grad()
+        y = operation(x, 1.5)
+        (3.0 * y).backward()
+        assert y.grad.item() == 3.0
 
 
 @native

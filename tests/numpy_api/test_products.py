@@ -269,6 +269,10 @@ def test_refused_with_a_reason(name):
         REFUSED[name](leaf(S))
 
 
+def test_the_inner_product_with_a_vector_is_one_instruction():
+    assert [len(tg.grad(f).tape(V)) for f in (lambda v: np.inner(v, W), lambda v: np.inner(v, v), lambda v: np.inner(S, v)[0])] == [1, 1, 2]
+
+
 WRONG = {
     "inner": lambda t: np.inner(t, np.ones(4)), "tensordot": lambda t: np.tensordot(t, np.ones((2, 2))), "tensordot axes": lambda t: np.tensordot(t, t[:2], ([0], [0])), "cross": lambda t: np.cross(t, np.ones(4)),
     "convolve": lambda t: np.convolve(t, t), "empty": lambda t: np.convolve(t[0], []), "mode": lambda t: np.convolve(t[0], t[1], "around"), "vander": lambda t: np.vander(t), "diff": lambda t: np.diff(t, -1),

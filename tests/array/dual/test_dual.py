@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.array import record
 from tapegrad.common.errors import DtypeError, LeaveTapeError, SeedShapeError, StructureError, UnsupportedFunctionError
+from tests.counting import calls_of
 
 
 def dual(values, tangents=None):
@@ -187,6 +189,19 @@ def test_writing_element_by_element(make):
     np.testing.assert_array_equal(y.tangent, [1.0, 0.0, 4.0])
     y[0] = 5.0
     np.testing.assert_array_equal(y.tangent, [0.0, 0.0, 4.0])
+
+
+@pytest.mark.parametrize("lanes", [None, 4])
+@pytest.mark.parametrize("key", [1, (1, 2), (0, slice(None, None, -1)), slice(1, None), ..., (..., 0), (None, slice(None), 1), (-1, -1), ()], ids=repr)
+def test_what_an_index_looks_at_has_its_tangents_and_records_nothing(key, lanes):
+    values = np.arange(6.0).reshape(2, 3)
+    tangents = np.sin(np.arange(6.0 * (lanes or 1))).reshape((lanes or 1, 2, 3))
+    d = tg.Dual(values, tangents if lanes else tangents[0], lanes=lanes)
+    part = d[key]
+    assert np.array_equal(part.value, values[key]) and type(part.value) is (float if values[key].ndim == 0 else np.ndarray)
+    assert np.array_equal(part.tangent, [t[key] for t in tangents] if lanes else tangents[0][key])
+    assert calls_of(record.apply, lambda: d[key]) == 0
+    assert tg.Dual(values)[key].tangent.shape == np.shape(values[key]) if values[key].ndim else tg.Dual(values)[key].tangent == 0.0
 
 
 def test_views_follow_what_they_look_at():
