@@ -56,7 +56,7 @@ class Instruction:
             sides = self.row.slots(self.row.arity) if self.row.arity <= 2 else (0, 1)
             self.operands = tuple((a, b)[k] for k in sides)
         else:
-            self.signature = Signature.of(self.op)
+            self.signature = Signature.ALL[self.op - FIRST_ARRAY]
             self.row = self.signature.row
             operands, count = [a, b], len(self.signature.slots)
             for k in range(0, max(0, count - 2), 4):
