@@ -458,8 +458,7 @@ class _Pulled(_Walk):
         g = self.arrays.pop(slot, None) if reference == ELSEWHERE else self._value(reference)
         if slot in self.reads:
             meta, parts = self.reads.pop(slot)
-            positions, references = zip(*parts)
-            g = elements_at(positions, list(map(self._value, references)), meta, g)
+            g = elements_at(meta, [(position, self._value(reference)) for position, reference in parts], g)
         if reference == ELSEWHERE and slot in bottoms:
             self.asked[slot] = g
         if read is not None:
