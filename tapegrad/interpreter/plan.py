@@ -12,7 +12,7 @@ from . import program as P
 from .planner import Planner, call_words, repair_words
 from .rule_array import Scattered, Windowed
 from .symbolic import ITEMSIZE, Atom, Sym
-from .windows import aligned, coalesce, fits, longest_inside, renumber, within
+from .windows import aligned, coalesce, fits, longest_inside, within
 
 
 class Steps(Planner):
@@ -118,7 +118,7 @@ class Steps(Planner):
         )
         numbers = {a: k for k, a in enumerate(inputs)}
         spec = LoopSpec(
-            tuple(renumber(e, numbers) for e in exprs),
+            tuple(L.rewritten(e, lambda atom: L.arg(numbers[atom]), L.Expr) for e in exprs),
             "".join(chars[: len(inputs)]),
             "".join(chars[len(inputs) :]),
             pattern,

@@ -34,7 +34,7 @@ from ..codegen.of_rows import IDENTITY
 from ..common.errors import require
 from ..interpreter.planner import Planner
 from ..interpreter.symbolic import ITEMSIZE, Atom, Sym
-from ..interpreter.windows import aligned, contiguous, renumber
+from ..interpreter.windows import aligned, contiguous
 from ..program.values import ELEMENTARY
 from ..rules import lang as L
 from ..rules.lang import nodes
@@ -122,7 +122,7 @@ class Nest:
         values = {atom: self.load(atom) for atom in expr.leaves()}
         if expr.op == "arg" and values[expr.args[0]].char == char:
             return values[expr.args[0]]
-        return self.add(ir.Let(renumber(expr, values), char))
+        return self.add(ir.Let(L.rewritten(expr, lambda atom: L.arg(values[atom]), L.Expr), char))
 
     def at(self, atom, positions):
         """Buffer and index of the element of the C-contiguous window `atom` at a flat position."""
