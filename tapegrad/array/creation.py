@@ -102,8 +102,8 @@ rand = _by_shape("rand", lambda s: RANDOM.random(s), "Uniform random numbers on 
 randn = _by_shape("randn", lambda s: RANDOM.standard_normal(s), "Standard normal random numbers; see `manual_seed`.")
 
 
-def full(size: int | tuple[int, ...], fill_value: float, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
-    """A tensor filled with `fill_value`.
+def full(size: int | tuple[int, ...], fill_value: TensorLike, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
+    """A tensor filled with `fill_value`; a tensor as `fill_value` is broadcast on the tape.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def full(size: int | tuple[int, ...], fill_value: float, *, requires_grad: bool 
     >>> tg.full((2,), 7.0)
     tensor([7., 7.])
     """
-    return _made(np.full(size, fill_value, dtype=dtype or np.float64), requires_grad)
+    return _filled(size, fill_value, requires_grad, dtype or np.float64)
 
 
 def eye(n: int, m: int | None = None, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
@@ -334,11 +334,17 @@ def full_like(x: TensorLike, fill_value: TensorLike, *, requires_grad: bool = Fa
     >>> tg.full_like([1.0, 2.0], 3.0)
     tensor([3., 3.])
     """
-    (shape, kind), fill_value = _form(x), registry.objects.operand(fill_value)
+    shape, kind = _form(x)
+    return _filled(shape, fill_value, requires_grad, dtype or kind)
+
+
+def _filled(shape, fill_value, requires_grad, dtype):
+    fill_value = registry.objects.operand(fill_value)
     if isinstance(fill_value, registry.objects.Complex) or isinstance(fill_value, Differentiable) and fill_value.requires_grad:
-        return broadcast_to(fill_value, shape)
+        filled = broadcast_to(fill_value, shape)
+        return filled.astype(dtype) if np.dtype(dtype).kind == filled.dtype.kind and filled.dtype != dtype else filled
     value = fill_value._let_out("a constant") if isinstance(fill_value, Differentiable) else fill_value
-    return _made(np.full(shape, value, dtype or kind), requires_grad)
+    return _made(np.full(shape, value, dtype), requires_grad)
 
 
 @overload

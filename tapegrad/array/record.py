@@ -23,7 +23,7 @@ from ..common.errors import ClearedTapeError, ComplexOperandError, NestingError,
 from ..common.observers import LISTENERS, notify
 from ..common.registry import registry
 from ..interpreter.fields import constant, place, record_row
-from ..interpreter.plan import Signature
+from ..interpreter.signature import Signature
 from ..rules import BY_NAME
 from ..tape.layout import CLEARED, TRACED
 from ..tape.meta import SCALAR, checked, meta_of

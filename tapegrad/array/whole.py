@@ -16,7 +16,7 @@ import numpy as np
 
 from ..common.errors import DtypeError
 from ..common.registry import attach, registry
-from ..common.tree import is_table, parts_of
+from ..common.tree import is_table, mapped, parts_of
 from .differentiable import Differentiable
 from .indexing import is_basic, setitem
 from .inplace import argument_changed, is_argument
@@ -116,16 +116,7 @@ def _settled(thing):
     """`thing` with the ends of slices as Python numbers: they say how long something is."""
     if isinstance(thing, slice):
         return slice(*[operator.index(p) if isinstance(p, Differentiable) else p for p in (thing.start, thing.stop, thing.step)])
-    return _mapped(thing, _settled)
-
-
-def _mapped(thing, function):
-    if isinstance(thing, (list, tuple)):
-        parts = [function(part) for part in thing]
-        return type(thing)(*parts) if hasattr(thing, "_fields") else type(thing)(parts)
-    if isinstance(thing, dict):
-        return {k: function(part) for k, part in thing.items()}
-    return thing
+    return mapped(_settled, thing)
 
 
 def _value(thing):
@@ -134,12 +125,12 @@ def _value(thing):
         value = np.asarray(thing._v).view()
         value.flags.writeable = False
         return value
-    return _mapped(thing, _value)
+    return mapped(_value, thing)
 
 
 def _content(thing):
     """The same, guarded."""
-    return thing.content() if thing.__class__ is IntTensor else _value(thing) if isinstance(thing, Differentiable) else _mapped(thing, _content)
+    return thing.content() if thing.__class__ is IntTensor else _value(thing) if isinstance(thing, Differentiable) else mapped(_content, thing)
 
 
 def by_numpy(function, args, kwargs):

@@ -88,7 +88,7 @@ def pull(stretch, order, adjoints, lanes=None, visit=None, through=None):
         for slot in reversed(order):
             g = adjoints.get(slot)
             if slot in reads:
-                g = adjoints[slot] = reads.pop(slot).total(g, lanes)
+                g = adjoints[slot] = elements_at(*reads.pop(slot), g, lanes)
             if g is None:
                 continue
             if visit is not None:
@@ -101,10 +101,7 @@ def pull(stretch, order, adjoints, lanes=None, visit=None, through=None):
                 continue
             del adjoints[slot]
             if slot not in through and read.row is _SELECT and read.slots and read.slots[0][1] in wanted and read.metas[0].size > FEW:
-                o = read.slots[0][1]
-                if o not in reads:
-                    reads[o] = _Reads(read.metas[0])
-                reads[o].add(read.integer, g)
+                reads.setdefault(read.slots[0][1], (read.metas[0], []))[1].append((read.integer, g))
                 continue
             slots = dict(read.slots)
             with passing(stretch, slot, read):
@@ -134,30 +131,13 @@ def _seen(see, stretch, slot, read, g, lanes):
     return [(k, Recorded(value, lanes)) for k, value in handed if k in dict(read.slots) and value is not None]
 
 
-class _Reads:
-    """What comes back to elements of one array that were read one by one.
+def elements_at(meta, parts, adjoint, lanes=None):
+    """The adjoint of an array, with the `adjoint` that it has already (or None), from what comes back to elements: pairs of a flat position and an adjoint.
 
-    It is added all at once when the walk arrives at the array: a loop over n elements takes n
-    instructions, not n additions of n elements.
+    It is added all at once when a walk arrives at the array: a loop over n elements takes n instructions, not n additions of n elements.
     """
-
-    def __init__(self, meta):
-        self.meta, self.positions, self.parts = meta, [], []
-
-    def add(self, position, g):
-        """The adjoint of the element at a flat position."""
-        self.positions.append(position)
-        self.parts.append(g)
-
-    def total(self, adjoint, lanes):
-        """The adjoint of the array, with the `adjoint` that it has already (or None)."""
-        parts = [p if lanes is None else np.broadcast_to(p, (lanes,)) for p in self.parts]
-        return elements_at(self.positions, parts, self.meta, adjoint, lanes)
-
-
-def elements_at(positions, parts, meta, adjoint, lanes=None):
-    """The adjoint of an array, with the `adjoint` that it has already (or None), from those of elements at flat positions."""
-    elements = Recorded(np.stack(parts, axis=-1), lanes)
+    positions, parts = zip(*parts)
+    elements = Recorded(np.stack(parts if lanes is None else [np.broadcast_to(part, (lanes,)) for part in parts], axis=-1), lanes)
     return accumulated(adjoint, elements.scatter(Recorded(np.array(positions)), meta.shape), meta, lanes)
 
 

@@ -9,7 +9,7 @@ A store whose graph was cleared is ended (`retire`), and a later use of its inst
 
 from ..array.record import kept_error
 from ..common.errors import ClearedTapeError
-from ..interpreter.plan import Signature
+from ..interpreter.signature import Signature
 from ..interpreter.walks import walks
 from ..rules import by_opcode, table
 from ..tape.layout import ARRAY_LEAF, ARRAY_RECORD, CLEARED, CONTINUATION, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED
@@ -96,6 +96,6 @@ def retire(store, place):
 def _row_at(store, slot):
     """The row of an instruction; None if there is none, for a store is also ended while the error about that is raised."""
     op = store.read(slot)[0] & ~CLEARED
-    if FIRST_ARRAY <= op < ARRAY_LEAF:
-        return Signature.ALL[op - FIRST_ARRAY].row
+    if (signature := Signature.of(op)) is not None:
+        return signature.row
     return table.ROWS[op - table.FIRST_ROW] if 0 <= op - table.FIRST_ROW < len(table.ROWS) else None

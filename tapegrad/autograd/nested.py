@@ -26,9 +26,9 @@ from ..common.errors import DtypeError, TapeMismatchError
 from ..common.registry import registry
 from ..common.tree import Structure, flatten, leaf_names, unflatten
 from ..interpreter.fields import place
-from ..interpreter.plan import Signature
+from ..interpreter.signature import Signature
 from ..rules import BY_NAME
-from ..tape.layout import ARRAY_LEAF, CLEARED, CONTINUES, FIRST_ARRAY, MARK, SCALAR_LEAF, TRACED
+from ..tape.layout import ARRAY_LEAF, CLEARED, CONTINUES, MARK, SCALAR_LEAF, TRACED
 from ..tape.modes import enable_grad, recording
 from ..tape.places import caller_frame
 from ..tape.store import thread_state
@@ -292,7 +292,7 @@ class TensorWalk:
     def _may_contradict(self):
         """Whether a primitive was called that has both rules, which may contradict each other."""
         ops = self.store.records()["op"][self.start :]
-        called = [Signature.ALL[op - FIRST_ARRAY].row.primitive for op in np.unique(ops[(ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)]).tolist()]
+        called = [signature.row.primitive for signature in Signature.among(np.unique(ops))]
         return any(one is not None and one.has_rule("vjp") and one.has_rule("jvp") for one in called)
 
     def _pulled_numbers(self, seeds):

@@ -9,10 +9,10 @@ import numpy as np
 
 from ..array.closures import tangent_on_arrays
 from ..array.recorded import Recorded
-from ..interpreter.plan import Signature
+from ..interpreter.signature import Signature
 from ..interpreter.walks import walks
 from ..rules import by_opcode
-from ..tape.layout import ARRAY_LEAF, ARRAY_RECORD, FIRST_ARRAY
+from ..tape.layout import ARRAY_RECORD, FIRST_ARRAY
 from ..tape.meta import SCALAR
 from .adjoint import naming, operands_of
 from .instruction import Instruction
@@ -90,7 +90,7 @@ class _NumberTangents:
     def on_arrays(self, slot):
         """The tangent of an element-wise instruction on float64 arrays of one shape, and numbers; None where its rule finds out."""
         op, a, b, _, _, position = self.store.read(slot, ARRAY_RECORD)
-        signature = Signature.ALL[op - FIRST_ARRAY] if FIRST_ARRAY <= op < ARRAY_LEAF else None
+        signature = Signature.of(op)
         rule = tangent_on_arrays(signature.row) if signature is not None and signature.alike else None
         if rule is None:
             return None
@@ -113,7 +113,7 @@ class _NumberTangents:
         while (at := upwards(self.store.address, address(order), at, len(order), *words)) < len(order):
             slot = int(order[at])
             op, source, *_, offset = self.store.read(slot, ARRAY_RECORD)
-            signature, tangent = Signature.ALL[op - FIRST_ARRAY] if FIRST_ARRAY <= op < ARRAY_LEAF else None, self.carried(source)
+            signature, tangent = Signature.of(op), self.carried(source)
             if signature and signature.row.dynamic == "offset" and signature.out is SCALAR and tangent is not None:
                 self.matrix[slot - self.base] = tangent.reshape(len(tangent), -1)[:, offset]
             elif signature and signature.row.name == "stack" and set(signature.metas) == {SCALAR}:

@@ -13,7 +13,7 @@ Imports: nothing of the package.
 `pool`             threads that share the work of one call.
 `observers`        listeners for values that leave the tape; handles of hooks.
 `pictures`         figures that a notebook shows.
-`keywords`         of other libraries: what to write for them.
+`public`           what public modules and functions show; keywords of other libraries, what to write for them.
 `tracebacks`       printed without this package's frames.
 `printing`, `memory`, `version`   are what their names say.
 """

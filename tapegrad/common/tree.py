@@ -284,6 +284,14 @@ def parts_of(thing, kinds):
         yield from parts_of(part, kinds)
 
 
+def mapped(function, thing, *more):
+    """``function(part, *more)`` of the parts of a list, tuple or dict, in such a one; anything else as it is."""
+    if isinstance(thing, (list, tuple)):
+        parts = [function(part, *more) for part in thing]
+        return type(thing)(*parts) if hasattr(thing, "_fields") else type(thing)(parts)
+    return {key: function(part, *more) for key, part in thing.items()} if isinstance(thing, dict) else thing
+
+
 def _parts(thing):
     """The parts of a registered container, or of an instance of a class with fields; nothing of anything else."""
     kind = type(thing)

@@ -9,8 +9,8 @@ import numpy as np
 
 from ..codegen.llvm import optimise
 from ..common.errors import UnsupportedFunctionError
-from ..common.keywords import signature_of
 from ..common.observers import listening
+from ..common.public import signature_of
 from ..common.tree import flatten, leaf_names
 from ..program.executable import described
 from ..transforms.functional import jit

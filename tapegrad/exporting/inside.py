@@ -11,7 +11,7 @@ import math
 from ..codegen.memory import c_function, call3_int, call4, copy_bytes, load_double, load_int, load_int32, store_double, store_int
 from ..interpreter.calls import call_loop
 from ..interpreter.program import REGISTERS
-from ..program import status
+from ..program import ports
 from .targets import right_processor
 
 OK, NULL_ARGUMENT, TOO_SMALL, OTHER_HEADER, OTHER_PROCESSOR, NOT_FINITE, NOT_SET, NO_SOLUTION = range(0, -8, -1)
@@ -51,8 +51,8 @@ def answer(table, checksum, given, workspace, size):
     for k in range(results):
         store_int(places + 8 * k, block + load_int(each + 24 * k + 8))
     said = call3_int(load_int(table + 32), given, places, block)
-    if said != status.FINE:
-        return NO_SOLUTION if load_int(room) != 0 else NOT_FINITE if said == status.NOT_FINITE else said + 1
+    if said != ports.FINE:
+        return NO_SOLUTION if load_int(room) != 0 else NOT_FINITE if said == ports.NOT_FINITE else said + 1
     for k in range(results):
         constant, at, nbytes = load_int(each), load_int(each + 8), load_int(each + 16)
         copy_bytes(load_int(given + 8 * (arguments + k)), constant if constant != 0 else block + at, nbytes)

@@ -24,7 +24,7 @@ from ..tape.watch import stamp
 from . import program as P
 from . import walk
 from .fields import live
-from .plan import Signature
+from .signature import Signature
 
 
 @cache

@@ -1,32 +1,18 @@
-"""From a row and the shapes of an operation to its backward program.
-
-`Signature` is what two instructions must share to share a program: row,
-attributes, descriptions of the operands, and which of them need an adjoint.
-Building one traces the row's rule with symbolic arrays (`interpreter.symbolic`) and
-so also finds out which values the rule reads: only those are kept on the tape.
-The loop kernels a program calls are compiled when a backward pass first needs
-them (`Signature.ready`), not while recording.
-"""
+"""From a row and the shapes of an operation to its backward program: the row's rule is traced with symbolic arrays (`interpreter.symbolic`)."""
 
 import math
-from functools import partial
 
 import numpy as np
 
-from ..common import config
 from ..common.errors import InternalError, require
 from ..rules import lang as L
 from ..rules.shapes import inside
-from ..tape.meta import SCALAR, c_strides, laid_out
+from ..tape.meta import SCALAR, c_strides
 from . import program as P
 from .planner import Planner, call_words, repair_words
-from .registered import Registered
 from .rule_array import Scattered, Windowed
 from .symbolic import ITEMSIZE, Atom, Sym
-from .windows import aligned, coalesce, fits, longest_inside, renumber, within
-
-#: Saved values of at least this many bytes are let go during the sweep.
-LARGE = 1 << 18
+from .windows import aligned, coalesce, fits, longest_inside, within
 
 
 class Steps(Planner):
@@ -132,7 +118,7 @@ class Steps(Planner):
         )
         numbers = {a: k for k, a in enumerate(inputs)}
         spec = LoopSpec(
-            tuple(renumber(e, numbers) for e in exprs),
+            tuple(L.rewritten(e, lambda atom: L.arg(numbers[atom]), L.Expr) for e in exprs),
             "".join(chars[: len(inputs)]),
             "".join(chars[len(inputs) :]),
             pattern,
@@ -316,80 +302,3 @@ class OperandValue(Sym):
     @property
     def expr(self):
         return L.arg(self.plan.saved_atom(self.k))
-
-
-class Signature(Registered):
-    """A row specialised to operand metadata: backward program and saved operands.
-
-    Parameters
-    ----------
-    key : tuple
-        Row; attributes as a tuple of (name, value) pairs; descriptions of every operand, differentiable or not;
-        which differentiable operands are on the tape; description of the result, whose place in memory the others do
-        not say (of what is gathered, for one).
-
-    Attributes
-    ----------
-    row : Row
-    number : int
-        ``opcode - FIRST_ARRAY`` of the instructions that have this signature.
-    out : Meta
-        Description of the result.
-    saves : tuple of int
-        Operands whose values the tape must keep (-1: the result).
-    kept : tuple of (int, bool)
-        The same, and whether that operand is a constant, which the user may change.
-    """
-
-    def __init__(self, key):
-        self.key = key
-        self.row, self.attrs, self.metas, self.mask, self.out = row, attrs, metas, mask, out = key
-        planner = Steps(metas, out)
-        slots = row.slots(len(metas))
-        self.slots = slots
-        self.in_python = row.primitive is not None
-        if self.in_python:
-            # No program: the sweep stops here, and the rule is called with what was kept.
-            planner.saved = list(dict(attrs)["keeps"])
-        else:
-            self._plan(planner)
-        planner.step(P.END)
-        self.saves = tuple(planner.saved)
-        on_tape = {s for s, on in zip(slots, mask) if on}
-        self.kept = tuple((k, k >= 0 and k not in on_tape) for k in self.saves)
-        self.words = np.array(planner.words, np.int64)
-        self.kernels = planner.kernels
-        self.constants = planner.constants
-        self.saved_bytes = sum((metas[k] if k >= 0 else out).nbytes for k in self.saves)
-        self.large = self.saved_bytes >= LARGE
-        #: Computes the result of operands alone; None if each instruction has an attribute of its own, or if an error is to be told of.
-        self.value = None if row.dynamic or row.raises else partial(row.value, **dict(attrs)) if attrs else row.value
-        # Without attributes such a result lies in memory as this one does, which does so row by row.
-        known = (row.elementwise and out.ndim or row.name == "matmul") and not attrs and out is laid_out(out.shape, "d")
-        self.short = self._short(known and not config.strict)
-        #: Whether it is short, and all arrays are of one shape, one behind the other in memory.
-        self.alike = self.short >= 0 and known and row.elementwise and all(m is SCALAR or m is out for m in metas)
-
-    def _short(self, known):
-        """What the short way keeps (`interpreter.numbers`): the operands, two bits for each, counted from one, and 3 for the result; -1 if it cannot be.
-
-        It is for operations on float64 arrays, and numbers.  `program.LOOKED_AT` is added unless it is known how results lie in memory.
-        """
-        row, out = self.row, self.out
-        if row.constants or self.in_python or len(self.metas) > 2 or any(m.char != "d" for m in (out, *self.metas)):
-            return -1
-        return sum((k % 4 + (k >= 0)) << 2 * j for j, k in enumerate(self.saves)) + (0 if known else P.LOOKED_AT)
-
-    def _plan(self, planner):
-        """Trace the row's rule into the steps of the program."""
-        row, attrs, metas, mask, slots = self.row, self.attrs, self.metas, self.mask, self.slots
-        kwargs = dict(attrs)
-        if row.dynamic:
-            kwargs[row.dynamic] = Steps.DYNAMIC
-        contributions = planner.contributions(row, [s for s, m in zip(slots, mask) if m], kwargs)
-        active = [c if m else None for c, m in zip(contributions, mask)]
-        planner.deliver(active, [metas[s] for s in slots])
-
-    def __str__(self):
-        operands = ", ".join(f"{m.char}{list(m.shape)}" for m in self.metas)
-        return f"{self.row.name}({operands}) -> {self.out.char}{list(self.out.shape)}, saves {self.saves}"

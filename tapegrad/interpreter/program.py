@@ -52,7 +52,7 @@ UNKNOWN, NO_MEMORY = -(1 << 40), -(1 << 41)
 #: What such a program returns then.
 CALL_FAILED, NO_BLOCK = 1, 2
 
-#: What is added to what the short way keeps of a signature (`plan.Signature.short`) where the result may lie in memory in several ways.
+#: What is added to what the short way keeps of a signature (`signature.Signature.short`) where the result may lie in memory in several ways.
 LOOKED_AT = 64
 #: Bytes of a number, by the dtypes that steps take.
 SIZES = {"d": 8, "f": 4}

@@ -19,9 +19,9 @@ import numpy as np
 from ..common.registry import registry
 from ..common.uninterrupted import cached_property, uninterrupted
 from ..tape.layout import ARRAY_LEAF, CLEARED, CONTINUES, FIRST_ARRAY, SCALAR_LEAF
-from ..tape.store import FIRST_BYTES, OBJECT_BYTES, TapeStore
+from ..tape.store import FIRST_BYTES, TapeStore
 from .fields import live, make, place
-from .plan import Signature
+from .signature import Signature
 
 
 def reachable(store):
@@ -78,10 +78,8 @@ def _move(store, new, kept, keep):
     ops = records["op"]
     while new.capacity < 2 * len(kept):
         new.resize(new.capacity * 2)
-    arrays = (ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)
-    numbers = np.unique(ops & ~CLEARED)
-    for number in numbers[(numbers >= FIRST_ARRAY) & (numbers < ARRAY_LEAF)].tolist():
-        Signature.held(new, Signature.ALL[number - FIRST_ARRAY])
+    for signature in Signature.among(np.unique(ops & ~CLEARED)):
+        Signature.held(new, signature)
     new.due = new.capacity
     operands, continued = (ops != ARRAY_LEAF) & (ops != SCALAR_LEAF) & (ops < CLEARED), ops == CONTINUES
     for name in ("a", "b"):
@@ -89,14 +87,13 @@ def _move(store, new, kept, keep):
     words = records.view(np.int64).reshape(-1, 4)
     words[continued, 2:] = renumber[words[continued, 2:]]
     integers = records["integer"]
-    for j in np.flatnonzero(arrays):
-        saves = len(Signature.ALL[ops[j] - FIRST_ARRAY].saves)
-        if saves:
+    for j, signature in zip(np.flatnonzero((ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)).tolist(), Signature.among(ops)):
+        if signature.saves:
             start = integers[j]
             integers[j] = len(new.objects)
-            new.savers.append(int(j))
-            new.objects += store.objects[start : start + saves]
-            new.nbytes += Signature.ALL[ops[j] - FIRST_ARRAY].saved_bytes + OBJECT_BYTES
+            new.savers.append(j)
+            new.objects += store.objects[start : start + len(signature.saves)]
+            new.nbytes += signature.charge
     cleared = np.flatnonzero(ops >= CLEARED)
     clearings, integers[cleared] = np.unique(integers[cleared], return_inverse=True)
     new.clearings = [store.clearings[k] for k in clearings.tolist()]

@@ -1,24 +1,11 @@
-"""How loops walk several windows of memory at once: strides under broadcasting, dimensions merged, atoms numbered."""
+"""How loops walk several windows of memory at once: strides under broadcasting, dimensions merged."""
 
 import numpy as np
-
-from ..rules import lang as L
 
 #: An innermost dimension shorter than this costs more in calls of its loop than in the loop.
 SHORT = 8
 #: Bytes that one operand may cover by a dimension that becomes the innermost: they are walked several times.
 NEAR = 1 << 18
-
-
-def renumber(expr, numbers):
-    """`expr` with its atoms replaced by argument numbers."""
-    done = {}
-    for node in L.nodes(expr):
-        if node.op == "arg":
-            done[id(node)] = L.arg(numbers[node.args[0]])
-        else:
-            done[id(node)] = node if node.op == "const" else L.Expr(node.op, tuple(done[id(a)] for a in node.args))
-    return done[id(expr)]
 
 
 def contiguous(shape, strides, itemsize):

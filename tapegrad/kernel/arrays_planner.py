@@ -34,7 +34,7 @@ from ..codegen.of_rows import IDENTITY
 from ..common.errors import require
 from ..interpreter.planner import Planner
 from ..interpreter.symbolic import ITEMSIZE, Atom, Sym
-from ..interpreter.windows import aligned, contiguous, renumber
+from ..interpreter.windows import aligned, contiguous
 from ..program.values import ELEMENTARY
 from ..rules import lang as L
 from ..rules.lang import nodes
@@ -96,8 +96,9 @@ class Nest:
         return moved(self.plan.bases[atom.reg][1], atom.offset // item, steps)
 
     def add(self, *statements):
-        """Append to the innermost body."""
+        """Append to the innermost body; returns the last statement."""
         self.bodies[-1].extend(statements)
+        return statements[-1]
 
     def insert(self, depth, statement):
         """Put a statement into the body at `depth`, before the loop of the nest inside it."""
@@ -121,9 +122,7 @@ class Nest:
         values = {atom: self.load(atom) for atom in expr.leaves()}
         if expr.op == "arg" and values[expr.args[0]].char == char:
             return values[expr.args[0]]
-        let = ir.Let(renumber(expr, values), char)
-        self.add(let)
-        return let
+        return self.add(ir.Let(L.rewritten(expr, lambda atom: L.arg(values[atom]), L.Expr), char))
 
     def at(self, atom, positions):
         """Buffer and index of the element of the C-contiguous window `atom` at a flat position."""
@@ -232,8 +231,7 @@ class LoopPlanner(MatrixProducts, Planner):
             value = nest.value(expr, arithmetic(expr, output.char))
             if how is not None:
                 before = ir.Load(self.bases[output.reg][0], nest.index(output))
-                value = ir.Let(_combined(how, L.arg(before), L.arg(value)), output.char)
-                nest.add(before, value)
+                value = nest.add(before, ir.Let(_combined(how, L.arg(before), L.arg(value)), output.char))
             nest.store(output, value)
 
     # -- what rules ask for ----------------------------------------------------------
@@ -247,8 +245,7 @@ class LoopPlanner(MatrixProducts, Planner):
 
     def _as(self, value, char):
         if value.char != char:
-            value = ir.Let(L.arg(value), char)
-            self.body.append(value)
+            self.body.append(value := ir.Let(L.arg(value), char))
         return value
 
     def _single(self, value, shape):
@@ -288,8 +285,7 @@ class LoopPlanner(MatrixProducts, Planner):
             before = ir.Carry(before, reorder=True)
             loop.carries.append(before)
         value = nest.value(sym.expr, arithmetic(sym.expr, wide))
-        total = ir.Let(_combined(how, L.arg(before), L.arg(value)), wide)
-        nest.add(total)
+        total = nest.add(ir.Let(_combined(how, L.arg(before), L.arg(value)), wide))
         for loop in nest.chain[depth:]:
             loop.carries[-1].next = total
         if target is not None:
@@ -327,8 +323,7 @@ class LoopPlanner(MatrixProducts, Planner):
             self._filled(row, start)
         nest = Nest(self, shape, order)
         if row is not None:
-            before = ir.Load(self.bases[row.reg][0], nest.index(row))
-            nest.add(before)
+            before = nest.add(ir.Load(self.bases[row.reg][0], nest.index(row)))
         else:
             before = ir.constant(start, char)
             nest.insert(len(nest.chain) - last, before)
@@ -337,11 +332,9 @@ class LoopPlanner(MatrixProducts, Planner):
                 nest.chain[-1].carries.append(before)
         x = L.arg(nest.value(sym.expr, char))
         f = None if factors is None else L.arg(nest.value(factors.expr, char))
-        total = carried = ir.Let(step(L.arg(before), x, None if after else f), char)
-        nest.add(total)
+        total = carried = nest.add(ir.Let(step(L.arg(before), x, None if after else f), char))
         if after:
-            carried = ir.Let(step(L.arg(before), x, f), char)
-            nest.add(carried)
+            carried = nest.add(ir.Let(step(L.arg(before), x, f), char))
         if row is not None:
             nest.store(row, carried)
         elif last:
@@ -369,8 +362,7 @@ class LoopPlanner(MatrixProducts, Planner):
         if 0 in shape:
             return self.sym(out)
         nest = Nest(self, shape, range(len(shape)))
-        load = ir.Load(*nest.at(source, positions))
-        nest.add(load)
+        load = nest.add(ir.Load(*nest.at(source, positions)))
         if single:
             return self._single(load, shape)
         nest.store(out, load)
@@ -386,8 +378,7 @@ class LoopPlanner(MatrixProducts, Planner):
         buffer, at = nest.at(target, positions)
         if add:
             before = ir.Load(buffer, at)
-            value = ir.Let(L.arg(before) + L.arg(value), target.char)
-            nest.add(before, value)
+            value = nest.add(before, ir.Let(L.arg(before) + L.arg(value), target.char))
         nest.add(ir.Store(buffer, at, value))
 
     # -- windows ----------------------------------------------------------------------

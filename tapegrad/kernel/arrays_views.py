@@ -73,8 +73,7 @@ def added(one, other, body):
     """The sum of two indices without tables; `body` receives the addition of what is loaded."""
     plus = one.plus if other.plus is None else other.plus
     if one.plus is not None and other.plus is not None:
-        plus = ir.Let(L.arg(one.plus) + L.arg(other.plus), "l")
-        body.append(plus)
+        body.append(plus := ir.Let(L.arg(one.plus) + L.arg(other.plus), "l"))
     total = moved(ir.Index(one.base, one.steps), other.base, other.steps)
     return ir.Index(total.base, total.steps, None, plus)
 
@@ -84,8 +83,7 @@ def without_table(index, body):
     if index.table is None:
         return index
     table = np.ascontiguousarray(index.table, np.int64)
-    load = ir.Load(ir.Buffer(ir.CONSTANT, table.size, "l", data=table), ir.Index(index.base, index.steps))
-    body.append(load)
+    body.append(load := ir.Load(ir.Buffer(ir.CONSTANT, table.size, "l", data=table), ir.Index(index.base, index.steps)))
     return added(ir.Index(plus=load), ir.Index(plus=index.plus), body)
 
 

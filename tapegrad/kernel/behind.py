@@ -27,12 +27,12 @@ from ..codegen.python_api import data_address
 from ..common.uninterrupted import remade
 from ..interpreter.fields import place
 from ..interpreter.native import refuse_unknown, table_address
-from ..interpreter.plan import Signature
 from ..interpreter.program import UNKNOWN
+from ..interpreter.signature import Signature
 from ..program.numbering import spread
 from ..rules import BY_NAME, by_opcode
 from ..rules import lang as L
-from ..tape.layout import ARRAY_LEAF, ARRAY_RECORD, FIRST_ARRAY, SCALAR_LEAF
+from ..tape.layout import ARRAY_RECORD, FIRST_ARRAY, SCALAR_LEAF
 from ..tape.meta import SCALAR
 from ..tape.places import caller_frame
 from . import scalars as S
@@ -360,7 +360,7 @@ class _Walk:
         `seeds` are the adjoint of its result, or the tangents of its operands.
         """
         op, a, b, _, _, position = self.store.read(slot, ARRAY_RECORD)
-        signature, pattern = Signature.ALL[op - FIRST_ARRAY] if FIRST_ARRAY <= op < ARRAY_LEAF else None, self._reaches(a) | self._reaches(b) << 1
+        signature, pattern = Signature.of(op), self._reaches(a) | self._reaches(b) << 1
         if signature is None or not signature.alike or any([pattern >> k & 1 and m is SCALAR for k, m in enumerate(signature.metas)]):
             return False
         lines, parts, read = _on_arrays(signature.row, pattern, self.step > 0)
@@ -458,8 +458,7 @@ class _Pulled(_Walk):
         g = self.arrays.pop(slot, None) if reference == ELSEWHERE else self._value(reference)
         if slot in self.reads:
             meta, parts = self.reads.pop(slot)
-            positions, references = zip(*parts)
-            g = elements_at(positions, list(map(self._value, references)), meta, g)
+            g = elements_at(meta, [(position, self._value(reference)) for position, reference in parts], g)
         if reference == ELSEWHERE and slot in bottoms:
             self.asked[slot] = g
         if read is not None:

@@ -142,8 +142,7 @@ class Builder:
         self._computed(t, row.expr(*[self.expression(what) for what in t.operands]), "d")
 
     def _computed(self, t, expr, char):
-        t.value = ir.Let(L.Expr.lift(expr), char)
-        self._add(t.value)
+        t.value = self._add(ir.Let(L.Expr.lift(expr), char))
         self._keep(t)
 
     def _keep(self, t):
@@ -153,9 +152,11 @@ class Builder:
             self._add(ir.Store(t.spill, t.body.index(spot, self.tables), t.value))
 
     def _add(self, *statements):
+        """Append to the innermost block; returns the last statement."""
         for statement in ir.walk(statements):
             statement.slot = self.slot
         self.blocks[-1].statements.extend(statements)
+        return statements[-1] if statements else None
 
     # -- entries ------------------------------------------------------------------------
     def _entry(self, t):
@@ -206,14 +207,12 @@ class Builder:
         value = self._executed(self.value(t.operands[0]))
         if how == "bool" and isinstance(value, ArrayRef):
             # An array of one element.
-            value = ir.Load(value.buffer, without_table(value.offset, self.blocks[-1].statements))
-            self._add(value)
+            value = self._add(ir.Load(value.buffer, without_table(value.offset, self.blocks[-1].statements)))
         numbers = t.body.fit(columns.integer[t.members], self.tables)
         number = t.body.index(numbers, self.tables) if numbers.steps else numbers.base
         if how == "bool":
             if value.char != "?":
-                value = ir.Let(L.ne(L.arg(value), 0.0), "?")
-                self._add(value)
+                value = self._add(ir.Let(L.ne(L.arg(value), 0.0), "?"))
             self._add(ir.Guard(number, value, bool(item.entry.seen[0])))
             return
         seen = [self.tape.items[k].entry.seen for k in columns.item[t.members].tolist()]
@@ -299,10 +298,7 @@ class Builder:
 
     def _executed(self, value):
         """`value`; a constant, which may stand nowhere yet, is executed here."""
-        if type(value) is ir.Let and value.expr.is_const:
-            value = ir.Let(value.expr, value.char)
-            self._add(value)
-        return value
+        return self._add(ir.Let(value.expr, value.char)) if type(value) is ir.Let and value.expr.is_const else value
 
     def _argument(self, value):
         """A Value as part of an expression."""

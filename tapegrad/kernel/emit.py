@@ -28,7 +28,7 @@ from llvmlite import ir
 from ..codegen.emit import I8, I32, I64
 from ..codegen.host import vectorise_calls
 from ..program.handle import H_SWEEP
-from ..program.status import FINE, NOT_FINITE
+from ..program.ports import FINE, NOT_FINITE
 from ..program.stretch import P_LISTS, T_BASES, T_STATUS, T_STEPS, T_SUMS
 from ..rules import lang as L
 from ..rules.loops import CAPTURED_BAR, PARTNER, ROW_NUMBER

@@ -16,6 +16,7 @@ from ..array.complex import FUNCTIONS as COMPLEX
 from ..array.complex import MULTIPLY, UFUNCS, ComplexTensor, bilinear, called, conjugate, is_complex, lifted, parts_of, whole_power
 from ..array.record import apply, record_aux
 from ..common.registry import attach
+from ..common.tree import mapped
 from ..rules.complex import as_complex
 from .dispatch import FUNCTIONS, implements, of_numpy, parameters
 from .linalg import EighResult, SlogdetResult, SVDResult
@@ -36,7 +37,7 @@ _PRODUCTS = "dot matmul inner outer tensordot kron cross convolve linalg.outer l
 
 def _half(thing, which):
     if isinstance(thing, (list, tuple)):
-        return type(thing)([_half(part, which) for part in thing])
+        return mapped(_half, thing, which)
     if thing is None or not (is_complex(thing) or which):
         return thing
     part = parts_of(thing)[which]

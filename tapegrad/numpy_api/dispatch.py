@@ -30,7 +30,7 @@ from ..array.whole import IntTensor, by_numpy, is_whole
 from ..common.errors import ComplexOperandError, UnsupportedFunctionError
 from ..common.observers import LISTENERS, notify
 from ..common.registry import attach, registry
-from ..common.tree import flatten, is_table, parts_of, unflatten
+from ..common.tree import flatten, is_table, mapped, parts_of, unflatten
 from ..interpreter.fields import array_ufunc, share
 from ..rules import BY_FUNCTION, BY_NAME
 from ..rules.special import SCIPY_UFUNCS
@@ -280,9 +280,7 @@ def values_of(thing, constant=True):
     """`thing` with its tensors replaced by their values; `constant`: what is done with them is not repeated in a replay."""
     if isinstance(thing, Differentiable):
         return np.asarray(thing._let_out("a constant") if constant else thing._v)
-    if isinstance(thing, (list, tuple)):
-        return type(thing)(values_of(x, constant) for x in thing)
-    return thing
+    return mapped(values_of, thing, constant)
 
 
 def only_defaults(function, **arguments):

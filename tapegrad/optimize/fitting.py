@@ -15,7 +15,7 @@ import numpy as np
 
 from ..array.typing import ArrayLike, Pytree
 from ..common.errors import OptimizationError, StructureError
-from ..common.keywords import signature_of
+from ..common.public import signature_of
 from ..common.uninterrupted import Lazily, uninterrupted
 from ..transforms.keep import kept
 from .layout import Layout, as_bounds

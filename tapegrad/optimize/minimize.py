@@ -15,7 +15,7 @@ import numpy as np
 
 from ..array.typing import Pytree
 from ..common.errors import OptimizationError
-from ..common.keywords import signature_of
+from ..common.public import signature_of
 from ..common.uninterrupted import uninterrupted
 from ..many.sums import computed_by
 from ..transforms.hessians import hvp

@@ -13,7 +13,7 @@ A recording becomes a tape:
 A tape is replayed:
 
 `workspace`    the memory of one replay: records, arrays, adjoints; a tape keeps those that are not in use.
-`executable`   what answers a call, with one signature; `replayed`, a replay as one; `status`, what they return.
+`executable`   what answers a call, with one signature; `replayed`, a replay as one.
 `enter`        the compiled way into one for objects of Python; `handle`, for nopython code.
 `stream`       what a replay does, laid out as words when a workspace is made.
 `walk`         the compiled replay: values and guards forward, adjoints backward; `backward`, the way back laid out.
@@ -22,6 +22,7 @@ A tape is replayed:
 
 A function at a point is differentiated:
 
-`evaluation`   `Evaluation`, to be pulled and pushed, of which every transformation is a function; `ports`, its inputs and outputs.
+`evaluation`   `Evaluation`, to be pulled and pushed, of which every transformation is a function; `ports`, its inputs and outputs, and
+               what a call of an executable returns.
 `sweeps`       what carries its derivatives as numbers: compiled sweeps; `choosing`, which mode is cheaper, and where it is narrow.
 """

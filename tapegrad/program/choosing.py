@@ -30,7 +30,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..interpreter.plan import Signature
+from ..interpreter.signature import Signature
 from ..tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY
 from ..tape.meta import SCALAR
 
@@ -227,8 +227,8 @@ def last_readers(recording):
 
 def described(records, slot):
     """The description of what the instruction of `slot` computes."""
-    op = int(records["op"][slot])
-    return Signature.ALL[op - FIRST_ARRAY].out if FIRST_ARRAY <= op < ARRAY_LEAF else SCALAR
+    signature = Signature.of(int(records["op"][slot]))
+    return SCALAR if signature is None else signature.out
 
 
 def narrowest(recording):

@@ -37,7 +37,7 @@ from ..codegen.python_api import (
 )
 from ..interpreter.calls import helper
 from .executable import run
-from .status import FINE, OTHER
+from .ports import FINE, OTHER
 
 # Words of a site.
 #

@@ -2,7 +2,7 @@
 
 All executables have one signature, that of C's ``int64 code(int64 *inputs, int64 *outputs, char *block)``: the tables hold
 the addresses of the data of the inputs, and of where outputs go (values, then gradients); the block is memory that
-nothing else uses meanwhile; what is returned is a status (`program.status`).  A kernel is that by itself
+nothing else uses meanwhile; what is returned is a status (`program.ports`).  A kernel is that by itself
 (`kernel.kernel`), a replay is it by `program.replayed`, whose blocks are workspaces.
 
 `run` calls one from compiled code: with a block out of those that it keeps, so that any number of threads may call.
@@ -19,7 +19,7 @@ import numpy as np
 from ..codegen.compile import compiled, inlined
 from ..codegen.memory import allocate, atomic_release, atomic_swap, call3_int, int_at, release, yield_processor
 from ..interpreter.native import data_address
-from .status import FINE, OTHER
+from .ports import FINE, OTHER
 
 #: Words of an executable: address of its code; bytes of a block, 0 if it has to be one of those kept (which are waited for
 #: then); how many are kept; the address of the first one's words.

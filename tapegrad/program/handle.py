@@ -18,7 +18,7 @@ from ..codegen.compile import compiled, plain_address
 from ..codegen.memory import allocate, call_entry, int_at, release, set_double_at, set_int_at
 from ..interpreter.native import data_address
 from .executable import run
-from .status import FINE
+from .ports import FINE
 
 # Words of a handle, addresses unless said otherwise.
 #

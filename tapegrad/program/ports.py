@@ -1,4 +1,4 @@
-"""Inputs and outputs of a tape, and what a sweep is seeded with.
+"""Inputs and outputs of a tape, what a sweep is seeded with, and what a call of an executable returns.
 
 An argument may be on a tape as a whole, or element by element, or both: a `Port` says by which slots.  *Directions* of some
 ports are a list with an array (directions, *shape) for each of them.
@@ -8,6 +8,10 @@ import numpy as np
 
 from ..array.record import normalise
 from ..tape.meta import SCALAR, meta_of
+
+#: What a call returns beside the number of a guard that failed (0 and up): all is well; a gradient is not finite; the arguments are of another kind; an
+#: instruction that compiled code does not know.
+FINE, NOT_FINITE, OTHER, BROKEN = -1, -2, -3, -4
 
 
 class Port:

@@ -13,7 +13,7 @@ from ..interpreter.native import data_address
 from ..tape.meta import SCALAR
 from . import walk as W
 from .executable import Executable, described
-from .status import BROKEN, FINE
+from .ports import BROKEN, FINE
 from .walk import replay
 
 #: Words of a block: parameters of the workspace, whether gradients are wanted, the number of guards; how many outputs are

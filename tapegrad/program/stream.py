@@ -25,7 +25,7 @@ import numpy as np
 from ..common.errors import TapeFileError, require
 from ..common.uninterrupted import from_handler
 from ..interpreter import native
-from ..interpreter.plan import Signature
+from ..interpreter.signature import Signature
 from ..rules import BY_NAME
 from ..rules.loops import DRIVEN
 from ..tape.layout import ARRAY_LEAF, CONTINUES, RECORD, SCALAR_LEAF, TRACED, VALUE

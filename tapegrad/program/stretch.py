@@ -9,7 +9,7 @@ from ..codegen.compile import compiled, helper
 from ..codegen.memory import call3_int, call4_int, copy_bytes, double_at, int_at, load_byte, set_double_at, set_int_at, store_byte
 from ..rules.loops import CAPTURED_BAR, CARRY, CARRY_BAR, NEXT, NEXT_BAR, ROW_NUMBER
 from .executable import X_CODE, give_back, taken
-from .status import FINE
+from .ports import FINE
 
 #: What a run ends with: so many iterations as were asked for; a path that stops; no path's guards hold; something that compiled code does
 #: not know; memory that there is not; an interruption.

@@ -25,9 +25,9 @@ from ..common.dtypes import in_another_order, readable
 from ..common.errors import ModifiedInPlaceError
 from ..common.tree import flatten, leaf_names, unflatten
 from ..common.uninterrupted import cached_property
-from ..interpreter.plan import Signature
+from ..interpreter.signature import Signature
 from ..interpreter.walks import walks
-from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, MARK
+from ..tape.layout import ARRAY_LEAF, MARK
 from ..tape.meta import meta_of
 from ..tape.modes import enable_grad
 from .ports import Port, count_of, units
@@ -207,8 +207,7 @@ class StoreWalk(NumberWalk):
         return np.flatnonzero(self.marks[: self.high + 1] == MARK)
 
     def _signatures(self):
-        ops = self.visited()
-        return [Signature.ALL[op - FIRST_ARRAY] for op in ops[(ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)].tolist()]
+        return Signature.among(self.visited())
 
     def _output(self, result):
         if not isinstance(result, Tensor):

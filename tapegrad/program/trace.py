@@ -35,7 +35,7 @@ from ..codegen.ufuncs import is_elementwise
 from ..common.dtypes import check_class, readable
 from ..common.errors import GradientError, GuardError, reason, require
 from ..common.host_functions import HostFunction, host_function
-from ..common.tree import parts_of
+from ..common.tree import mapped, parts_of
 from ..interpreter.fields import place
 from ..interpreter.symbolic import ITEMSIZE
 from ..rules import BY_NAME
@@ -580,19 +580,12 @@ def _replaced(value, live):
         check_class(value, "operand")
         live.append(plain(readable(value)))
         return HostOperand(len(live) - 1)
-    return _mapped(_replaced, value, live)
+    return mapped(_replaced, value, live)
 
 
 def filled(layout, values):
     """Arguments with the values of operands in place of each `HostOperand`."""
-    return values[layout] if isinstance(layout, HostOperand) else _mapped(filled, layout, values)
-
-
-def _mapped(function, thing, what):
-    """``function(part, what)`` of the parts of a list, tuple or dict, in such a one; anything else as it is."""
-    if isinstance(thing, (list, tuple)):
-        return type(thing)(function(part, what) for part in thing)
-    return {k: function(v, what) for k, v in thing.items()} if isinstance(thing, dict) else thing
+    return values[layout] if isinstance(layout, HostOperand) else mapped(filled, layout, values)
 
 
 def _same(a, b):

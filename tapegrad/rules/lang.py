@@ -204,6 +204,18 @@ def nodes(expr):
     return list(by_id.values())
 
 
+def rewritten(expr, leaf, make=simplify):
+    """`expr` with each of its operands v replaced by the expression ``leaf(v)``; what is above them is made by ``make(op, args)``."""
+    done = {}
+    for node in nodes(expr):
+        if node.op in ("arg", "const"):
+            done[id(node)] = node if node.op == "const" else leaf(node.args[0])
+        else:
+            args = tuple(done[id(arg)] for arg in node.args)
+            done[id(node)] = node if all(one is two for one, two in zip(args, node.args)) else make(node.op, args)
+    return done[id(expr)]
+
+
 #: Sign and binding strength; a name or a call binds with 9.
 _INFIX = {"add": (" + ", 4), "sub": (" - ", 4), "mul": (" * ", 5), "div": (" / ", 5), "lt": (" < ", 3), "le": (" <= ", 3),
           "gt": (" > ", 3), "ge": (" >= ", 3), "eq": (" == ", 3), "ne": (" != ", 3), "and": (" and ", 2), "or": (" or ", 1)}  # fmt: skip

@@ -171,6 +171,11 @@ def _svd_value(a):
     return np.concatenate([u, s[..., None, :], np.swapaxes(vh, -1, -2)], axis=-2)
 
 
+def _outside(basis, x):
+    """The part of `x` that is orthogonal to the columns of a basis."""
+    return x - basis @ (_t(basis) @ x)
+
+
 def _svd_vjp(g, a, z):
     (m, n), axis = a.shape[-2:], a.ndim - 2
     k = min(m, n)
@@ -180,11 +185,9 @@ def _svd_vjp(g, a, z):
     inner = gaps * (turn_u - _t(turn_u)) * s + _t(s) * (gaps * (turn_v - _t(turn_v))) + g.constant(np.eye(k)) * to_s
     adjoint = u @ inner @ _t(v)
     if m > k:
-        rest = to_u * inverse
-        adjoint = adjoint + (rest - u @ (_t(u) @ rest)) @ _t(v)
+        adjoint = adjoint + _outside(u, to_u * inverse) @ _t(v)
     if n > k:
-        rest = to_v * inverse
-        adjoint = adjoint + u @ _t(rest - v @ (_t(v) @ rest))
+        adjoint = adjoint + u @ _t(_outside(v, to_v * inverse))
     return (adjoint,)
 
 
@@ -198,11 +201,9 @@ def _svd_jvp(t, a, z):
     of_s = (inner * t.constant(np.eye(k))).sum(axis, keepdims=True)
     of_v = v @ (gaps * (_t(s) * inner + _t(inner) * s))
     if m > k:
-        rest = (t @ v) * inverse
-        of_u = of_u + (rest - u @ (_t(u) @ rest))
+        of_u = of_u + _outside(u, (t @ v) * inverse)
     if n > k:
-        rest = (_t(t) @ u) * inverse
-        of_v = of_v + (rest - v @ (_t(v) @ rest))
+        of_v = of_v + _outside(v, (_t(t) @ u) * inverse)
     return side_by_side(z, z.shape, [of_u, of_s, of_v], [m, 1, n], axis)
 
 

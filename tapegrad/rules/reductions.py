@@ -139,22 +139,14 @@ def _std_forward(x, axis=None, ddof=0, keepdims=False):
     return L.sqrt(_var_forward(x, axis, ddof, keepdims))
 
 
-def _std_vjp(g, x, z, axis=None, ddof=0, keepdims=False):
-    scale = inverse(count_of(x, axis) - ddof)
-    slope = L.select(L.eq(z, 0.0), 0.0, L.times(g, 1.0 / z))
-    return (L.times(spread(slope, x, axis, keepdims), _centred(x, axis) * scale),)
+def _std_slope(x, z, axis, keepdims, ddof=0):
+    scale = L.select(L.eq(z, 0.0), 0.0, inverse(count_of(x, axis) - ddof) / z)
+    return _centred(x, axis) * spread(scale, x, axis, keepdims)
 
 
-def _std_jvp(t, x, z, axis=None, ddof=0, keepdims=False):
-    scale = inverse(count_of(x, axis) - ddof)
-    change = L.times(t, _centred(x, axis) * scale).sum(axis, keepdims)
-    return L.select(L.eq(z, 0.0), 0.0, L.times(change, 1.0 / z))
-
-
-structural(
-    "std", 1, lambda x, axis=None, ddof=0, keepdims=False: np.std(x, axis=axis, ddof=ddof, keepdims=keepdims),
-    _std_vjp, jvp=of_one(_std_jvp), forward=_std_forward, node="Std",
-    doc="standard deviation over axes with `ddof`; derivative 0 where it is 0", shape=_float_shape, effect="reduce",
+weighted(
+    "std", lambda x, axis=None, ddof=0, keepdims=False: np.std(x, axis=axis, ddof=ddof, keepdims=keepdims), _std_slope,
+    forward=_std_forward, doc="standard deviation over axes with `ddof`; derivative 0 where it is 0", shape=_float_shape,
 )
 
 

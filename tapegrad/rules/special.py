@@ -101,17 +101,18 @@ scipy_row("log_expit", (lambda x, z: L.sigmoid(-x),), "log of expit, accurate fo
 scipy_row("gamma", (lambda x, z: z * L.digamma(x),), "gamma function", example="2.5 -> 1.3293..., 0.9347...")
 scipy_row("rgamma", (lambda x, z: -z * L.digamma(x),), "1 / gamma(x); the derivative at its zeros is NaN", example="2.5 -> 0.7522..., -0.5289...")
 scipy_row("gammasgn", (zero,), "sign of the gamma function", example="-0.5 -> -1.0, 0.0")
+
+
+def _log_beta_slope(a, b):
+    return L.digamma(a) - L.digamma(a + b)
+
+
 scipy_row(
-    "beta",
-    (
-        lambda a, b, z: z * (L.digamma(a) - L.digamma(a + b)),
-        lambda a, b, z: z * (L.digamma(b) - L.digamma(a + b)),
-    ),
+    "beta", (lambda a, b, z: z * _log_beta_slope(a, b), lambda a, b, z: z * _log_beta_slope(b, a)),
     "gamma(a) * gamma(b) / gamma(a + b)", example="2.0, 3.0 -> 0.0833..., (-0.0902..., -0.0486...)",
 )
 scipy_row(
-    "betaln",
-    (lambda a, b, z: L.digamma(a) - L.digamma(a + b), lambda a, b, z: L.digamma(b) - L.digamma(a + b)),
+    "betaln", (lambda a, b, z: _log_beta_slope(a, b), lambda a, b, z: _log_beta_slope(b, a)),
     "log(abs(beta(a, b)))", example="2.0, 3.0 -> -2.4849..., (-1.0833..., -0.5833...)",
 )
 

@@ -4,8 +4,8 @@ A `TapeStore` is one generation of a tape.  It knows no rule and no NumPy functi
 
 records     32-byte records in one growing buffer (`tape.layout`); slot = index.  `length` is the number of slots.
 objects     the values that backward programs read, in order of recording; `savers` are the slots of the instructions that have some.
-signatures  of the array instructions, by key (`interpreter.registered.Registered.noted`): while a store refers to one, its number (which the records have) is
-            no other store's (`interpreter.registered`).  With more than `most_signatures` it is time to forget what is unreachable;
+signatures  of the array instructions, by key (`interpreter.signature.Signature.noted`): while a store refers to one, its number (which the records have) is
+            no other store's (`interpreter.signature`).  With more than `most_signatures` it is time to forget what is unreachable;
             those that hold objects of the user's, `passing` of them, count more, and go to no other generation.  `pending`
             are those that a sweep has to compile first.
 leaves      leaf key -> slot; a leaf gets a new key each time it changes in

@@ -25,7 +25,7 @@ from ..codegen.library import compiled_function
 from ..codegen.of_rows import reverse_switch, value_switch
 from ..codegen.threads import spread_address
 from ..common.errors import require
-from ..interpreter.registered import Registered
+from ..interpreter.signature import Signature
 from ..program.values import ValueProgram
 from ..rules import ROWS
 from ..rules import lang as L
@@ -93,9 +93,9 @@ def _elementwise(row):
 
 def _loops():
     """The loops for what has been recorded: of sweeps, and of values where NumPy has none."""
-    for row, attrs, metas, _, out in list(Registered.BY_KEY):
+    for row, attrs, metas, _, out in list(Signature.BY_KEY):
         ValueProgram.of_row(row, attrs, metas, out)
-    Registered.ready(list(Registered.BY_KEY.values()))
+    Signature.ready(list(Signature.BY_KEY.values()))
 
 
 def write(path, levels):

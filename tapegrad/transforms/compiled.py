@@ -24,7 +24,7 @@ from ..common.registry import registry
 from ..common.tree import flatten
 from ..common.uninterrupted import uninterrupted
 from ..kernel.reasons import NotLowered, faults_are_reasons
-from ..program.status import NOT_FINITE
+from ..program.ports import NOT_FINITE
 from .replay.kernels import JitOptions, agree, checked_policy
 
 if TYPE_CHECKING:

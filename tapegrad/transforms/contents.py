@@ -8,7 +8,7 @@ code that was met, of objects, of classes and of the user's own modules::
     W             shape, dtype and contents
     self.t        of an object: the object itself, and then its attributes
 
-Objects are looked into as deep as the caller says; those of installed packages, and containers of more than `ITEMS` items, are
+Objects are looked into as deep as the caller says; those of installed packages, and containers of more than `environment.ITEMS` items, are
 compared by identity.  Random generators are no values but streams (`Streams`).  `Contents.restored` is the function as it was: a copy, with cells and
 globals of its own, bound to what was kept; `Contents.put_back` makes everything what it was.
 """
@@ -32,7 +32,7 @@ from ..common.errors import ModifiedInPlaceError
 from ..common.exact import exact
 from ..tape.places import function_name
 from ..tape.watch import stamp
-from .environment import ABSENT, FUNCTIONS, ITEMS, Environment, cells_of, installed, is_ours, names_of, package_of
+from .environment import ABSENT, FUNCTIONS, Environment, cells_of, installed, is_ours, names_of, package_of
 from .keep import KEPT
 
 _CONTAINERS = (list, tuple, dict, deque, types.MappingProxyType)
@@ -151,13 +151,8 @@ class Contents(Environment):
             self._opened.add(id(value))
             super()._items(name, value)
 
-    def _array(self, name, array):
-        super()._array(name, array)
-        if array.dtype.hasobject and array.size <= ITEMS:
-            self._value(f"{name}.tolist()", array.ravel().tolist())
-
     def _contents(self, array):
-        # An array of objects has their addresses for contents.
+        # A large array of objects has their addresses for contents.
         return (id(array) if _frozen(array) or array.dtype.hasobject else stamp(array),)
 
     def _other(self, name, value):

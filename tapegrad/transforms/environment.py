@@ -202,13 +202,20 @@ class Environment:
             self._if("not any(map(is_not, {0}, {1}))", container, items)
 
     def _array(self, name, array):
-        contents = self._contents(array)
-        self._met(name, type(array), array.shape, array.strides, array.dtype, *contents)
-        text = f"{{0}}.shape == {array.shape} and {{0}}.strides == {array.strides} and {{0}}.dtype is {{1}} and "
-        if len(contents) == 1:
-            self._if(text + "{0}.tobytes() == {2}", array, array.dtype, *contents)
+        contents, items = self._contents(array), ()
+        if array.dtype.hasobject and array.nbytes <= SMALL:
+            # Its bytes are addresses, at which there may be other objects by now.
+            items = tuple(array.ravel().tolist())
+            contents = tuple(map(Identity, items)) if len(items) > self._left else ()
+            holds, what = "not any(map(is_not, {0}.ravel().tolist(), {2}))", items
+        elif len(contents) == 1:
+            holds, what = "{0}.tobytes() == {2}", contents[0]
         else:
-            self._if(text + "({0}.__array_interface__['data'][0], {0}.flags.writeable) == {2}", array, array.dtype, contents)
+            holds, what = "({0}.__array_interface__['data'][0], {0}.flags.writeable) == {2}", contents
+        self._met(name, type(array), array.shape, array.strides, array.dtype, *contents)
+        self._if(f"{{0}}.shape == {array.shape} and {{0}}.strides == {array.strides} and {{0}}.dtype is {{1}} and {holds}", array, array.dtype, what)
+        if items and not contents:
+            self._value(f"{name}.tolist()", items)
         while isinstance(array, np.ndarray):
             self.read[id(array)] = array
             array = array.base

@@ -13,7 +13,7 @@ from ..array.record import normalise
 from ..array.typing import Argnums, KernelPolicy, OfFirst, OfFirstTwo, OfSecond
 from ..autograd.recording import RealPart, refuse_complex
 from ..common.errors import OptionError, StructureError
-from ..common.keywords import answers
+from ..common.public import answers
 from ..common.tree import conjugated, flatten
 from ..nopython.api import by_numba
 from ..program.evaluation import Evaluation

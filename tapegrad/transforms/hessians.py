@@ -21,7 +21,7 @@ from ..array.record import normalise
 from ..array.typing import Argnums, Mode, OfFirst
 from ..autograd.nested import together
 from ..common.errors import SeedShapeError, StructureError
-from ..common.keywords import answers
+from ..common.public import answers
 from ..common.tree import Structure, flatten, leaf_names, unflatten
 from ..common.uninterrupted import cached_property
 from ..program.evaluation import Evaluation, applied, on_tensors

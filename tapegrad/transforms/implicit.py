@@ -33,7 +33,7 @@ from ..autograd import nested
 from ..autograd.custom import Primitive
 from ..common.errors import ConvergenceError, LeaveTapeError, OptionError, SingularJacobianError, StructureError, TapeMismatchError
 from ..common.host_functions import host_function
-from ..common.keywords import answers
+from ..common.public import answers
 from ..common.tree import flatten, rearranged, unflatten
 from ..common.uninterrupted import imported
 from .argnums import check_function

@@ -24,7 +24,7 @@ from ..array.typing import Argnums, Between, Mode, OfJacobian
 from ..autograd import nested
 from ..autograd.recording import RealPart, as_plain
 from ..common.errors import OptionError, SeedShapeError, StructureError
-from ..common.keywords import answers
+from ..common.public import answers
 from ..common.tree import alike, conjugated, flatten, leaf_names, own, rearranged, unflatten
 from ..program.evaluation import Evaluation, on_tensors
 from ..program.sweeps import StoreWalk

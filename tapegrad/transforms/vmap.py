@@ -15,7 +15,7 @@ import numpy as np
 from ..array.differentiable import Differentiable
 from ..array.record import tracked
 from ..common.errors import StructureError
-from ..common.keywords import answers
+from ..common.public import answers
 from ..common.tree import beside, flatten, flatten_result, leaf_names, unflatten
 from ..program.finish import depends
 from ..tape.places import function_name

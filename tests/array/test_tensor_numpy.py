@@ -477,6 +477,15 @@ def test_unsupported_functions_are_refused(function):
         function(leaf(A))
 
 
+def test_what_is_filled_with_a_tensor_has_the_dtype_that_was_asked_for():
+    x = leaf(3.0)
+    for filled in (tg.full_like(A.astype(np.float32), x), tg.full_like(A, x, dtype=np.float32), tg.full(A.shape, x, dtype=np.float32)):
+        assert filled.dtype == np.float32 and filled.shape == A.shape
+        (g,) = tg.autograd.grad(filled.sum(), x)
+        assert g.item() == A.size
+    assert tg.jit(tg.grad(lambda x: np.sum(tg.full((2,), x) * [1.0, 2.0])))(3.0) == 3.0
+
+
 def test_out_is_refused():
     with pytest.raises(tg.errors.LeaveTapeError, match="out="):
         np.add(leaf(A), 1.0, out=np.zeros((2, 3)))

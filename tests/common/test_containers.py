@@ -138,3 +138,18 @@ def test_loops_carry_them():
     expected = np.array([np.prod(np.cos(np.arange(4.0))) * (X[1] + 6.0), np.prod(np.cos(np.arange(4.0))) * X[0]])
     for derivative in (tg.grad(f), tg.jit(tg.grad(f))):
         np.testing.assert_allclose(derivative(X), expected, rtol=1e-13)
+
+
+@every("way", (lambda f: f, tg.jit))
+def test_named_tuples_of_what_numpy_takes(way):
+    """As operands of functions without derivative, whose tensors are replaced by their values; and of complex ones."""
+    Two = collections.namedtuple("Two", "a b")
+
+    def sorted_by(x):
+        return x[np.lexsort(Two(x, -x))][0] + x[np.ravel_multi_index(Two(np.argmax(x), 0), (2, 1))]
+
+    def complex_parts(x):
+        return np.sum(np.abs(np.concatenate(Two(x + 1j * x, x))) ** 2)
+
+    np.testing.assert_array_equal(way(tg.grad(sorted_by))(X), [0.0, 2.0])
+    np.testing.assert_allclose(way(tg.grad(complex_parts))(X), 6.0 * X)

@@ -13,7 +13,7 @@ import tapegrad as tg
 from tapegrad.codegen.python_api import data_address
 from tapegrad.common.errors import ModifiedInPlaceError
 from tapegrad.interpreter import native
-from tapegrad.interpreter.plan import Signature
+from tapegrad.interpreter.signature import Signature
 from tapegrad.tape.layout import ARRAY_LEAF, ARRAY_RECORD, FIRST_ARRAY
 from tapegrad.tape.store import thread_state
 from tests.every import every

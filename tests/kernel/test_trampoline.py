@@ -10,7 +10,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.common.errors import GuardError
 from tapegrad.kernel.emit import LIMIT
-from tapegrad.program.status import FINE, NOT_FINITE
+from tapegrad.program.ports import FINE, NOT_FINITE
 from tests.kernel import compare
 
 

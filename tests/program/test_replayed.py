@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.program.ports import FINE, OTHER
 from tapegrad.program.replayed import Replay
-from tapegrad.program.status import FINE, OTHER
 from tests.threads import in_threads
 
 X = np.array([0.5, 2.0, 1.0])

@@ -10,8 +10,9 @@ from hypothesis.extra import numpy as hnp
 from tapegrad.array.record import normalise
 from tapegrad.array.recorded import Recorded
 from tapegrad.interpreter import program as P
-from tapegrad.interpreter.plan import Signature, Steps
+from tapegrad.interpreter.plan import Steps
 from tapegrad.interpreter.rule_array import accumulated
+from tapegrad.interpreter.signature import Signature
 from tapegrad.interpreter.symbolic import Atom
 from tapegrad.rules import BY_NAME, ROWS
 from tapegrad.tape.meta import c_strides, meta_of

@@ -149,6 +149,22 @@ def test_a_large_array_may_be_another_object_over_the_same_memory():
     assert before.difference() == "views[0]"
 
 
+def test_objects_in_an_array_are_looked_at_and_their_addresses_may_be_used_again():
+    table = np.array([[None, "a"], [np.ones(2), None]], object)
+    table[0, 0] = float("1.5")
+    f = lambda x: np.sum(x * table[0, 0] * table[1, 0])  # noqa: E731
+    before, g = Environment(f), tg.jit(tg.grad(f))
+    assert g(1.0) == g(2.0) == 3.0 and g._replayed.environment.same()
+    for k in range(8):
+        table[0, 0] = float(k + 2)
+        assert g(1.0) == 2.0 * (k + 2)
+        assert before.difference().startswith("table")
+    table[1, 0][:] = 4.0
+    assert g(1.0) == 72.0
+    table[0, 0] = float("9.0")
+    assert g(1.0) == 72.0 and g.stats().records == 10
+
+
 def test_a_cell_that_is_empty():
     def make(fill):
         if fill:

@@ -28,7 +28,7 @@ from ...array.tensor import Tensor
 from ...array.traces import computed
 from ...common.dtypes import plain_array
 from ...common.errors import ComplexOperandError, DtypeError, HigherOrderError, MissingRuleError, RuleError, noted
-from ...common.keywords import signature_of
+from ...common.public import signature_of
 from ...common.tree import LEAF, Structure, flatten, holds_complex, leaf_names, unflatten
 from ...common.tree import parts_of as things_of
 from ...rules.table import Row

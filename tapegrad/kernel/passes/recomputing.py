@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 
 from ...rules import lang as L
 from .. import ir
-from .rewriting import rebuilt, reindexed
+from .rewriting import reindexed
 
 #: New operations and loads, at most, for one load saved.
 MOST = 6
@@ -245,7 +245,7 @@ class _Trial:
         if not ir.CHEAP.issuperset(operations):
             raise _NotWorthwhile
         self.spend(sum(op not in ("arg", "const") for op in operations))
-        expr = rebuilt(value.expr, lambda operand: L.arg(self.value(operand)))
+        expr = L.rewritten(value.expr, lambda operand: L.arg(self.value(operand)))
         return self.add(key, ir.Let(expr, value.char))
 
     def home(self, value):

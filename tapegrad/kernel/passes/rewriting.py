@@ -18,22 +18,6 @@ def resolve(value, new):
     return value
 
 
-def rebuilt(expr, leaf):
-    """`expr` with each of its operands v replaced by the expression ``leaf(v)``; exact simplifications are made."""
-    done = {}
-    for node in ir.nodes(expr):
-        if node.op == "const":
-            result = node
-        elif node.op == "arg":
-            result = leaf(node.args[0])
-        else:
-            args = tuple(done[id(arg)] for arg in node.args)
-            same = all(one is two for one, two in zip(args, node.args))
-            result = node if same else L.simplify(node.op, args)
-        done[id(node)] = result
-    return done[id(expr)]
-
-
 def reindexed(index, new=None, loops=None):
     """`index` with `plus` resolved, and with counters of other loops.
 
@@ -66,7 +50,7 @@ def rewrite(statement, new, loops=None):
     """
     if isinstance(statement, ir.Let):
         if new:
-            statement.expr = rebuilt(statement.expr, lambda value: L.arg(resolve(value, new)))
+            statement.expr = L.rewritten(statement.expr, lambda value: L.arg(resolve(value, new)))
     elif isinstance(statement, (ir.Load, ir.Store)):
         statement.index = reindexed(statement.index, new, loops)
         if isinstance(statement, ir.Store):

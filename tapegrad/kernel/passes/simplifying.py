@@ -24,7 +24,7 @@ from ...common.waiting import give_way
 from ...rules import lang as L
 from .. import ir
 from .accesses import Memory
-from .rewriting import rebuilt, resolve, rewrite, written
+from .rewriting import resolve, rewrite, written
 
 
 class Scope:
@@ -132,7 +132,7 @@ class _Simplifier:
         target.memory.put(buffer, index, load)
 
     def Let(self, let):
-        expr = rebuilt(let.expr, lambda value: self.operand(resolve(value, self.new), let))
+        expr = L.rewritten(let.expr, lambda value: self.operand(resolve(value, self.new), let))
         if expr.op == "arg" and expr.args[0].char == let.char:
             self.new[let] = expr.args[0]
             return

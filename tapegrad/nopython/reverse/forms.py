@@ -13,7 +13,7 @@ from ..loops import chosen
 from ..vectorized import by_loops, converted, is_vectorized, numbers
 from . import runtime
 from .rows import carries
-from .statements import Refused, is_expr, is_phi, reads
+from .statements import Refused, is_expr, is_phi, let_come, reads
 
 _STATEMENTS = (ir.Assign, ir.SetItem, ir.StaticSetItem, ir.Jump, ir.Branch, ir.Return, *RAISES, ir.Del, ir.Print)
 
@@ -132,8 +132,7 @@ class Canonicalizer:
                 raise Refused("a statement of this kind (del, with, try, yield) is not supported", s.loc)
             e = getattr(s, "value", None)
             if is_expr(e, "phi"):  # a variable may be unbound on some paths
-                pairs = [(b, v) for b, v in zip(e.incoming_blocks, e.incoming_values) if v is not ir.UNDEFINED and v.name in self.types]
-                e.incoming_blocks, e.incoming_values = [b for b, _ in pairs], [v for _, v in pairs]
+                let_come(e, [(b, v) for b, v in zip(e.incoming_blocks, e.incoming_values) if v is not ir.UNDEFINED and v.name in self.types])
 
     def _calls(self):
         """Stores and calls that have several forms."""
@@ -412,9 +411,7 @@ class Canonicalizer:
             for k, (n, ty) in enumerate(zip(names, tys)):
                 self.types[n] = ty
                 if is_expr(e, "phi"):
-                    value = ir.Expr.phi(s.loc)
-                    value.incoming_blocks = list(e.incoming_blocks)
-                    value.incoming_values = [self.var(self.element(v.name)[k]) for v in e.incoming_values]
+                    value = let_come(ir.Expr.phi(s.loc), [(b, self.var(self.element(v.name)[k])) for b, v in zip(e.incoming_blocks, e.incoming_values)])
                 else:
                     value = ir.Expr.static_getitem(s.target, k, None, s.loc)
                 made.append(ir.Assign(value, self.var(n), s.loc))

@@ -15,7 +15,7 @@ from numba import types
 from ...codegen.numba_inside import compute_cfg_from_blocks, ir, replace_vars_stmt
 from ...common.reached import reached
 from .forms import Canonicalizer
-from .statements import Refused, details, is_expr, phis_first, reads
+from .statements import Refused, details, is_expr, is_phi, let_come, reads
 
 #: Expressions that may be dropped or repeated, apart from memory that they read.
 PURE_OPS = {"binop", "unary", "getattr", "build_tuple", "static_getitem", "cast", "getitem", "exhaust_iter",
@@ -121,7 +121,7 @@ class Program(Canonicalizer):
             body = []
             for s in block.body:
                 yield label, body, s
-            block.body = phis_first(body)
+            block.body = sorted(body, key=lambda s: not is_phi(s))
 
     def define(self):
         self.defs = {}
@@ -269,8 +269,7 @@ class Program(Canonicalizer):
         if len(ends) > 1:
             label = max(self.blocks) + 1
             block = self.blocks[label] = ir.Block(self.scope, self.loc)
-            phi = ir.Expr.phi(self.loc)
-            phi.incoming_blocks, phi.incoming_values = ends, [self.blocks[b].body[-1].value for b in ends]
+            phi = let_come(ir.Expr.phi(self.loc), [(b, self.blocks[b].body[-1].value) for b in ends])
             result = self.assign(block.body, phi, _unified([self.type(v.name) for v in phi.incoming_values]), "returned")
             block.body.append(ir.Return(self.var(result), self.loc))
             for b in ends:
@@ -293,11 +292,10 @@ class Program(Canonicalizer):
             if moved:
                 value = moved[0][1]
                 if any(v.name != value.name for _, v in moved) or len(moved) < len(preds):
-                    phi = ir.Expr.phi(self.loc)
-                    phi.incoming_blocks, phi.incoming_values = [b for b, _ in moved], [v for _, v in moved]
+                    phi = let_come(ir.Expr.phi(self.loc), moved)
                     value = self.var(self.assign(block.body, phi, self.types[s.target.name], s.target.name))
                 kept.append((label, value))
-            e.incoming_blocks, e.incoming_values = [b for b, _ in kept], [v for _, v in kept]
+            let_come(e, kept)
         block.body.append(ir.Jump(target, self.loc))
         for b in preds:
             last = self.blocks[b].body[-1]

@@ -26,9 +26,10 @@ def is_phi(s):
     return isinstance(s, ir.Assign) and is_expr(s.value, "phi")
 
 
-def phis_first(body):
-    """The statements of a block, in an order that blocks have."""
-    return sorted(body, key=lambda s: not is_phi(s))
+def let_come(phi, pairs):
+    """Let a phi, which is returned, have these values: (block it comes from, variable)."""
+    phi.incoming_blocks, phi.incoming_values = [b for b, _ in pairs], [v for _, v in pairs]
+    return phi
 
 
 def reads(s):

@@ -17,7 +17,7 @@ from ...array.tensor import Tensor
 from ...autograd import inspect as listing
 from ...autograd.backward import slot_on
 from ...common.errors import NonScalarOutputError, OptionError, SeedShapeError, StructureError
-from ...common.keywords import signature_of
+from ...common.public import signature_of
 from ...common.tree import flatten
 from ...program.choosing import work
 from ...tape.places import function_name

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...common.errors import DtypeError, OptionError, ShapeError
 from ...common.tree import LEAF, Structure, unflatten
-from ...program.status import OTHER
+from ...program.ports import OTHER
 
 
 @dataclasses.dataclass(slots=True)

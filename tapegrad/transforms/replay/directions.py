@@ -25,8 +25,7 @@ from ...common.tree import LEAF, flatten
 from ...common.uninterrupted import cached_property
 from ...kernel.reasons import NotLowered, faults_are_reasons
 from ...program.choosing import Cut
-from ...program.ports import count_of, inputs_of, outputs_of, units
-from ...program.status import FINE, OTHER
+from ...program.ports import FINE, OTHER, count_of, inputs_of, outputs_of, units
 from ...program.sweeps import NumberWalk
 from .answers import CallPlan, GatherLeaf, MapLeaf, fitting, written
 

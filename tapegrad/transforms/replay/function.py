@@ -52,7 +52,7 @@ from ...common import config
 from ...common.errors import GradientError, NestingError, UnsupportedFunctionError
 from ...common.uninterrupted import uninterrupted
 from ...kernel.reasons import NotLowered
-from ...program.status import OTHER
+from ...program.ports import OTHER
 from ...tape.modes import no_grad
 from ...tape.places import placed_name
 from ...tape.store import thread_state

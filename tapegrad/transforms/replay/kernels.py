@@ -23,7 +23,7 @@ from ...common.uninterrupted import cached_property, remade, uninterrupted
 from ...common.waiting import BackgroundTask, busy, say, waiting
 from ...kernel import reasons
 from ...kernel.reasons import NotLowered, faults_are_reasons
-from ...program.status import FINE, OTHER
+from ...program.ports import FINE, OTHER
 from .answers import Outcome
 from .directions import KernelWalk, ReplayWalk, Stopped, key_of
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, BinaryIO
@@ -71,7 +72,7 @@ def write(data, path):
     if hasattr(path, "write"):
         path.write(data)
         return
-    beside = f"{os.fspath(path)}.{os.getpid()}.part"
+    beside = f"{os.fspath(path)}.{os.getpid()}.{threading.get_ident()}.part"
     try:
         with open(beside, "wb") as file:
             file.write(data)

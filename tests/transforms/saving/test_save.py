@@ -473,3 +473,16 @@ def test_results_of_rows_of_scipy_have_the_dtypes_that_are_allowed():
             except (TypeError, ValueError, TapegradError):
                 continue
             planned(row, metas, {}, 0, c_array(value.shape, value.dtype.char), 1 << 20, False)
+
+
+def test_threads_that_write_the_same_file(tmp_path):
+    """Each writes it as a whole, the last one for good."""
+    path = tmp_path / "state"
+
+    def work(k):
+        for _ in range(10):
+            tg.save(np.full(20_000, float(k)), path)
+            assert len(set(tg.load(path).tolist())) == 1
+
+    in_threads(work, 4)
+    assert [each.name for each in tmp_path.iterdir()] == ["state"]

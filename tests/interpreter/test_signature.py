@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.interpreter import registered
-from tapegrad.interpreter.plan import Signature
+from tapegrad.interpreter import signature
+from tapegrad.interpreter.signature import Signature
 from tapegrad.interpreter.walks import walks
 from tapegrad.tape import meta
 from tapegrad.tape.store import TapeStore, thread_state
@@ -23,7 +23,7 @@ MOST = 40
 @pytest.fixture(autouse=True)
 def few(monkeypatch):
     """The bound is low, on a fresh store; nothing is left of earlier tests but what lives."""
-    monkeypatch.setattr(registered, "MOST", MOST)
+    monkeypatch.setattr(signature, "MOST", MOST)
     monkeypatch.setattr("tapegrad.tape.store.SIGNATURES_REUSED", MOST)
     monkeypatch.setattr(meta, "MOST", MOST)
     state = thread_state()
