@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 
+from ..common.dtypes import NUMBERS
 from ..common.observers import LISTENERS, notify
 from ..common.registry import attach, registry
 from ..common.tree import is_matrix, is_sparse, is_table
@@ -31,7 +32,7 @@ def _accepts(other):
 
 
 #: Types that need no closer look.
-_KNOWN = {float, int, np.ndarray, np.float64, Tensor, Parameter}
+_KNOWN = {*NUMBERS, np.ndarray, Tensor, Parameter}
 _NUMBERS = _KNOWN - {np.ndarray}
 
 
@@ -103,7 +104,7 @@ def power(a, b):
     """``a ** b``, of which one is differentiable."""
     kind = type(b)
     # A number of NumPy is float64 beside an array, too.
-    if (kind is int or kind is float or kind is np.float64 and type(a._v) is float) and b == 2:
+    if (kind is int or kind is float or kind in NUMBERS and type(a._v) is float) and b == 2:
         return apply("power2", (a,))
     return _binary(BY_NAME["power"], a, b)
 

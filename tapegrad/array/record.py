@@ -18,7 +18,7 @@ from _thread import get_ident
 import numpy as np
 
 from ..common import config
-from ..common.dtypes import check_class, check_classes, check_dtype, readable
+from ..common.dtypes import NUMBERS, check_class, check_classes, check_dtype, readable
 from ..common.errors import ClearedTapeError, ComplexOperandError, NestingError, TapeMismatchError
 from ..common.observers import LISTENERS, notify
 from ..common.registry import registry
@@ -231,7 +231,7 @@ def apply(row, operands, attrs=(), value=None, integer=0, depth=3):
         if not isinstance(o, Differentiable) and o.__class__ is not float:
             given = o
             try:
-                o = operands[k] = as_operand(given, row.name)
+                o = operands[k] = float(given) if row.elementwise and given.__class__ in NUMBERS else as_operand(given, row.name)
             except ComplexOperandError:
                 return registry.objects.at_door(row, operands, attrs, integer)
             if o.__class__ is float:
@@ -321,8 +321,8 @@ def _promote(row, numbers, operands, values, metas):
         char = next((m.char for j, m in enumerate(metas) if m is not SCALAR and m.char != "d" and j not in row.constants), "d")
         if char == "d" or k in row.constants:
             continue
-        if isinstance(number, (np.float64, np.ndarray)):
-            strong = np.asarray(values[k])
+        if isinstance(number, (np.generic, np.ndarray)):
+            strong = np.asarray(number)
         elif number.__class__ is bool and char not in "df":
             strong = np.asarray(number)
         elif number.__class__ is int and char not in "df":

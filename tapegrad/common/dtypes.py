@@ -10,6 +10,9 @@ import numpy as np
 
 from .errors import ComplexOperandError, DtypeError, StructureError
 
+#: The classes of numbers that beside float64 are floats, as keys.
+NUMBERS = dict.fromkeys((float, int, bool, np.float64, np.float32, np.bool_, *(np.dtype(char).type for char in np.typecodes["AllInteger"])))
+
 
 def check_dtype(array, what):
     """Refuse dtypes that tapegrad cannot differentiate beside."""

@@ -41,6 +41,7 @@ from .tensor_memory import (
     FLOAT,
     FLOAT64,
     GENERALLY,
+    INT,
     KEY,
     LENGTH,
     LIMIT,
@@ -312,8 +313,8 @@ def element_wise(row, a, a_kind, b, b_kind):
 
 @helper
 def is_square(exponent):
-    """Whether an array to this power has an instruction of its own: a number of NumPy is float64 beside an array, too."""
+    """Whether an array to this power has an instruction of its own: numbers of NumPy have none."""
     number = as_double(exponent)
     if number == -1.0 and raised() != 0:
         forget()
-    return number == 2.0 and not is_of(exponent, FLOAT64)
+    return number == 2.0 and (is_of(exponent, FLOAT) or is_of(exponent, INT))

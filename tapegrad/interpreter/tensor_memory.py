@@ -36,6 +36,7 @@ from ..codegen.python_api import (
     untrack,
 )  # fmt: skip
 from ..codegen.symbols import define
+from ..common.dtypes import NUMBERS
 from ..tape.layout import CONSTANT, RECORD, VALUE
 from ..tape.meta import SCALAR
 from ..tape.places import PACKAGE
@@ -59,26 +60,26 @@ IDENT, LENGTH, LIMIT, RECORDS, RUNNING, RUNS, CODES, GENERATION, NBYTES, BYTE_LI
 RECORD_SIZE = RECORD.size
 #: In the place of a tensor: the general way has to be taken.
 GENERALLY = 1
-#: What an operand may be: a tensor whose class is ours; a float, an int or a float64; an array of NumPy.
+#: What an operand may be: a tensor whose class is ours; a number (`NUMBERS`); an array of NumPy.
 TENSOR, PLAIN_NUMBER, PLAIN_ARRAY = 1, 2, 3
 #: What the functions share is at one address: things of Python, by their addresses, and names of attributes; what they are told later
 #: (`numbers.share`); the free list and its length; by operator the opcode, the general way and the row; and the general ways in place.
-THINGS = [float, int, np.float64, np.ndarray, None, NotImplemented, AttributeError, TapeStore.note_code, SCALAR, EXPOSED, (), TapeStore.enter]
-FLOAT, INT, FLOAT64, ARRAY, NONE, NOT_IMPLEMENTED, ATTRIBUTE_ERROR, NOTE_CODE, SCALAR_META, EXPOSED_MEMORY, EMPTY, ENTER = range(0, 96, 8)
+THINGS = [float, int, np.float64, np.ndarray, None, NotImplemented, AttributeError, TapeStore.note_code, SCALAR, EXPOSED, (), TapeStore.enter, NUMBERS]
+FLOAT, INT, FLOAT64, ARRAY, NONE, NOT_IMPLEMENTED, ATTRIBUTE_ERROR, NOTE_CODE, SCALAR_META, EXPOSED_MEMORY, EMPTY, ENTER, NUMBER_CLASSES = range(0, 104, 8)
 #: By the operands that are on the tape: both, the first, the second.
 THINGS += [(True, True), (True, False), (False, True), (True,)]
-BOTH, ONLY_FIRST, ONLY_SECOND, SINGLE = range(96, 128, 8)
+BOTH, ONLY_FIRST, ONLY_SECOND, SINGLE = range(104, 136, 8)
 THINGS += [sys.intern("__call__"), "words", "trace", "signatures", "objects", "savers", "opcode", "short", "out", "charge", "value", "base"]
-CALL, WORDS_NAME, TRACE_NAME, SIGNATURES, OBJECTS, SAVERS, OPCODE, SHORT, OUT, CHARGE, ROW_VALUE, BASE = range(128, 224, 8)
+CALL, WORDS_NAME, TRACE_NAME, SIGNATURES, OBJECTS, SAVERS, OPCODE, SHORT, OUT, CHARGE, ROW_VALUE, BASE = range(136, 232, 8)
 THINGS += [STATE_KEY, "store", "co_filename", PACKAGE]
-THREAD, CURRENT, FILE_NAME, OURS = range(224, 256, 8)
-CLASS, PARAMETER, DESCRIBE, COPY, UFUNC, OF_ONE, OF_TWO, FREE, FREE_COUNT = range(256, 328, 8)
+THREAD, CURRENT, FILE_NAME, OURS = range(232, 264, 8)
+CLASS, PARAMETER, DESCRIBE, COPY, UFUNC, OF_ONE, OF_TWO, FREE, FREE_COUNT = range(264, 336, 8)
 #: What `numbers.share` is told of, but for operators: the words.
 TOLD = {"tensor": CLASS, "parameter": PARAMETER, "describe": DESCRIBE, "copy": COPY, "ufunc": UFUNC, "of one": OF_ONE, "of two": OF_TWO}
-OPCODES, GENERAL, ROWS, UPDATES = range(328, 328 + 4 * 72, 72)
+OPCODES, GENERAL, ROWS, UPDATES = range(336, 336 + 4 * 72, 72)
 CHANGED = UPDATES + 40
 TOLD |= {"changed": CHANGED} | {f"update {name}": UPDATES + 8 * k for k, name in enumerate(("add", "subtract", "multiply", "divide", "power"))}
-SHARED = np.zeros((328 + 4 * 72) // 8, np.int64)
+SHARED = np.zeros((336 + 4 * 72) // 8, np.int64)
 SHARED[: len(THINGS)] = list(map(id, THINGS))
 define("tapegrad_numbers", SHARED.ctypes.data)
 #: How many tensors wait in the free list at most.
@@ -146,10 +147,12 @@ def kind_of(thing):
     drop(kind)
     if kind == load_int(shared + CLASS):
         return TENSOR
-    if kind == load_int(shared + FLOAT) or kind == load_int(shared + INT) or kind == load_int(shared + FLOAT64):
+    if kind == load_int(shared + FLOAT):
         return PLAIN_NUMBER
     if kind == load_int(shared + ARRAY):
         return PLAIN_ARRAY
+    if dict_item(load_int(shared + NUMBER_CLASSES), kind) != 0:
+        return PLAIN_NUMBER
     return TENSOR if kind == load_int(shared + PARAMETER) else 0
 
 

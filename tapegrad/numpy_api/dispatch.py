@@ -14,6 +14,7 @@ list stacked first, and then calls it.  Which arguments stand for arrays follows
 
 import functools
 import inspect
+import operator
 import sys
 from operator import attrgetter
 
@@ -27,6 +28,7 @@ from ..array.record import apply, normalise, plain, record_nondiff, trace_of, tr
 from ..array.tensor import Tensor
 from ..array.traces import computed
 from ..array.whole import IntTensor, by_numpy, is_whole
+from ..common.dtypes import NUMBERS
 from ..common.errors import ComplexOperandError, UnsupportedFunctionError
 from ..common.observers import LISTENERS, notify
 from ..common.registry import attach, registry
@@ -131,6 +133,13 @@ def refuse(function, why=""):
     )
 
 
+#: Comparisons, and what takes their operands the other way round.
+_MIRRORED = {
+    np.less: operator.gt, np.less_equal: operator.ge, np.greater: operator.lt, np.greater_equal: operator.le, np.equal: operator.eq,
+    np.not_equal: operator.ne,
+}  # fmt: skip
+
+
 def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
     """``Differentiable.__array_ufunc__``."""
     if "pandas" in sys.modules:
@@ -141,6 +150,11 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
         row = BY_FUNCTION.get(ufunc)
         if row is not None and ufunc not in DIRECT:
             return apply(row, inputs)
+        if ufunc in _MIRRORED:
+            # (NumPy makes an array of its own number.)
+            first = inputs[0][()] if inputs[0].__class__ is np.ndarray else inputs[0]
+            if first.__class__ in NUMBERS:
+                return _MIRRORED[ufunc](inputs[1], float(first))
     out, dtype = kwargs.pop("out", None), kwargs.pop("dtype", None)
     kwargs.pop("subok", None)
     if out is not None and out[0] is Ellipsis:

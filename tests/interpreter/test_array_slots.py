@@ -27,7 +27,8 @@ OPERANDS = {
     "other bytes": lambda: LINE.astype(">f8"), "single": lambda: np.ones(6, "f"), "computed single": lambda: leaf(np.ones(6, "f")) * np.float32(0.5),
     "integers": lambda: np.arange(1, 7), "truth": lambda: np.arange(6) > 2, "no axes": lambda: np.array(0.5), "nothing": lambda: np.zeros(0),
     "number": lambda: leaf(1.5) * 1.0, "number leaf": lambda: leaf(1.5), "float": lambda: 2.5, "int": lambda: 3, "two": lambda: 2, "true": lambda: True,
-    "two.": lambda: 2.0, "float64": lambda: np.float64(2.0), "float32": lambda: np.float32(2.0), "long": lambda: 10**400, "text": lambda: "text",
+    "two.": lambda: 2.0, "float64": lambda: np.float64(2.0), "float32": lambda: np.float32(2.0), "int64": lambda: np.int64(2), "uint8": lambda: np.uint8(3),
+    "bool": lambda: np.True_, "long": lambda: 10**400, "text": lambda: "text",
     "list": lambda: [0.5] * 6, "zeros": lambda: np.zeros(6), "whole": lambda: tg.tensor(np.arange(6)), "none": lambda: None,
 }  # fmt: skip
 FUNCTIONS = [
