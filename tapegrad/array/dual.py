@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..common.dtypes import plain_array
+from ..common.dtypes import NUMBERS, plain_array
 from ..common.errors import DtypeError, LeaveTapeError, SeedShapeError, StructureError
 from ..common.printing import format_tensor
 from ..common.registry import registry
@@ -284,7 +284,7 @@ def at_once(row, operands):
             number = x.__class__ is float
             if t is not None and t.__class__ is not (float if number and lanes is None else np.ndarray):
                 return None
-        elif kind is float or kind is int or kind is np.float64:
+        elif kind in NUMBERS:
             x, t, number = float(o), None, True
         else:
             x, t, number = o, None, False
