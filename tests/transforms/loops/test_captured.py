@@ -239,7 +239,7 @@ def test_an_array_that_does_not_depend_on_the_carry_is_changed_in_the_body(loop,
 @pytest.mark.filterwarnings("ignore::tapegrad.errors.PerformanceWarning")
 @every("loop, change", pairs([name for name in BODIES if name != "python"], CHANGES))
 def test_an_array_from_outside_is_changed_in_each_iteration(loop, change):
-    """A body that does it is not recorded, also under `jit`, which looks at nothing else."""
+    """Under `jit`, which looks at nothing else, a body that does it is not recorded."""
 
     def f(x, loop=loop):
         p = np.stack([x, 0.5 * x, x * x])
@@ -248,10 +248,10 @@ def test_an_array_from_outside_is_changed_in_each_iteration(loop, change):
     plain, x, size = partial(f, loop=loop if loop != "vmap" else "python"), 0.465, 1e-5
     assert tg.jit(f)(x) == pytest.approx(plain(x), rel=1e-12)
     slope = (plain(x + size) - plain(x - size)) / (2 * size)
-    for transformed in (tg.grad(f), tg.jit(tg.grad(f)), tg.jit(tg.jacfwd(f))):
-        np.testing.assert_allclose(transformed(x), slope, rtol=1e-6, atol=1e-9)
+    for transformed in (tg.grad(f), tg.jacfwd(f)):
+        np.testing.assert_allclose(tg.jit(transformed)(x), slope, rtol=1e-6, atol=1e-9)
     curvature = (plain(x + size) - 2 * plain(x) + plain(x - size)) / size**2
-    np.testing.assert_allclose(tg.hessian(f)(x), curvature, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(tg.jit(tg.hessian(f))(x), curvature, rtol=1e-4, atol=1e-4)
 
 
 @every("wrapped", [lambda f: f, tg.jit])
