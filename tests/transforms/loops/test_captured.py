@@ -272,6 +272,48 @@ def test_what_is_constant_is_changed_in_each_iteration(wrapped):
     np.testing.assert_allclose(np.hstack(found), np.hstack(expected), rtol=1e-13)
 
 
+def _filled(buffer, view, k, c):
+    buffer[k] = c
+    return c + np.sum(buffer * buffer[0])
+
+
+def _by_a_view(buffer, view, k, c):
+    view[0] += c
+    return c * np.sum(buffer) + view[1] + buffer[1]
+
+
+def _counted(buffer, view, k, c):
+    buffer.add_(1.0)
+    return c * np.sum(view) + k
+
+
+def _its_own(buffer, view, k, c):
+    own = tg.zeros(3)
+    own[k], part = c, own[1:]
+    part += buffer[0] + 1.0
+    return np.sum(own * own)
+
+
+@every("wrapped", [lambda f: f, tg.jit])
+@every("change", [_filled, _by_a_view, _counted, _its_own])
+def test_a_constant_of_ours_from_outside_is_changed_in_each_iteration(wrapped, change):
+    def f(x, loop):
+        buffer = tg.zeros(3)
+        view = buffer[1:]
+        return loop(0, 3, lambda k, c: np.tanh(change(buffer, view, k, c)), x) * np.sum(view + 1.0)
+
+    found, expected = (wrapped(tg.value_and_grad(lambda x, loop=loop: f(x, loop)))(0.465) for loop in (tg.fori_loop, plainly.fori_loop))
+    np.testing.assert_allclose(found, expected, rtol=1e-13)
+    assert f(0.465, tg.fori_loop) == pytest.approx(expected[0], rel=1e-13)
+
+
+def test_an_array_of_the_body_itself_does_not_make_it_a_python_loop():
+    def f(x):
+        return tg.fori_loop(0, 1000, lambda k, c: np.tanh(_its_own(tg.zeros(3), None, 1, c)), x)
+
+    assert len(tg.jit(tg.grad(f)).tape(0.465)) < 20
+
+
 def test_a_captured_array_without_elements_leaves_the_next_one_its_adjoint():
     k = np.array([1.0, 2.0, 3.0])
 
