@@ -10,7 +10,7 @@ from ..tape.places import caller_place
 from ..tape.store import thread_state
 from .differentiable import Differentiable
 from .record import normalise
-from .traces import trace_of
+from .traces import current_body, trace_of
 from .views import root_of, sharers
 
 
@@ -50,6 +50,8 @@ def assign_value(x, value):
     if np.shape(value) != x.shape:
         raise ValueError(f"the new value of shape {np.shape(value)} does not fit a tensor of shape {tuple(x.shape)}")
     before_change(x)
+    if (body := current_body()) is not None:
+        body.about_to_change(x)
     x._v = value
     if type(value) is not float:
         x._m = meta_of(value)

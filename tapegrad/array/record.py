@@ -188,8 +188,10 @@ def tracked(t):
 
 def recorded(*operands):
     """Whether a change in place, of the first by the others, is an instruction: one is tracked, and not switched off by ``no_grad``."""
-    body = current_body()
-    if body is not None and operands[0]._t not in (None, body.store):
+    body, store = current_body(), operands[0]._t
+    if body is not None and store is None:
+        body.about_to_change(operands[0])
+    elif body is not None and store is not body.store and store.trace is not None:
         # Before anything has been changed: each iteration of a Python loop changes it.
         raise body.refused("it changes in place what was computed outside of the body of a loop")
     if thread_state().enabled:

@@ -76,7 +76,7 @@ class Steps(Planner):
 
     def constant(self, array, char):
         # It lives as long as the program.
-        array = np.ascontiguousarray(array, char)
+        array = np.asarray(array, char, order="C")
         self.constants.append(array)
         reg = self.register()
         self.step(P.CONST, reg, array.ctypes.data)

@@ -213,7 +213,7 @@ class LoopPlanner(MatrixProducts, Planner):
         self.loop([L.Expr.lift(number)], [atom], atom.shape, [None])
 
     def constant(self, array, char):
-        array = np.ascontiguousarray(array, char)
+        array = np.asarray(array, char, order="C")
         return self.sym_of(whole(ir.Buffer(ir.CONSTANT, array.size, char, data=array.reshape(-1)), array.shape))
 
     def part(self, atom, shape, strides, offset):

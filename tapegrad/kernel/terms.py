@@ -190,7 +190,7 @@ class Term(RuleArray):
         return Term(self.writer, self.writer.host(np.not_equal, (self.slot, zero), (), "?"), (), "?", like="d")
 
     def constant(self, array):
-        array = np.ascontiguousarray(array, self.char if self.char in "df" else "d")
+        array = np.asarray(array, self.char if self.char in "df" else "d", order="C")
         return Term(self.writer, self.writer.values.add(array), array.shape, array.dtype.char)
 
     def own(self):

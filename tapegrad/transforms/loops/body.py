@@ -13,6 +13,7 @@ Under `jit` nothing is looked at: there a body is under the contract of `jit`.
 
 import math
 import threading
+import weakref
 from itertools import groupby
 
 import numpy as np
@@ -22,6 +23,7 @@ from ...array.dual import Dual
 from ...array.functions import concatenate, reshape, stack
 from ...array.leaving import clarified
 from ...array.record import record_nondiff, store_of, tracked
+from ...array.views import root_of, views_of
 from ...autograd.tape import Tape
 from ...common.dtypes import in_another_order
 from ...common.errors import GradientError, LeaveTapeError, NestingError, StructureError
@@ -29,7 +31,7 @@ from ...common.host_functions import HostFunction
 from ...common.observers import LISTENERS
 from ...common.tree import flatten, flatten_result, leaf_names, unflatten
 from ...common.uninterrupted import from_handler
-from ...interpreter.fields import constant
+from ...interpreter.fields import constant, place
 from ...program.finish import finish
 from ...program.through import Rules
 from ...program.trace import Trace
@@ -174,6 +176,8 @@ class BodyTrace(Trace):
         self.depth = _DEPTH.value = getattr(_DEPTH, "value", 0) + 1
         #: What was captured, as it is here; where it begins in the vector, in the order of the arguments.
         self._inner, self.places = {}, []
+        #: Constants that the body changes in place, as they were: weak references, values and copies of these, descriptions and keys.
+        self._constants = []
 
     def captured_slot(self, operand):
         if operand.__class__ is Dual:
@@ -219,6 +223,25 @@ class BodyTrace(Trace):
                 self.input_slots.append(slot)
                 self.input_metas.append(meta_of(leaf._v))
                 self.input_values.append(leaf._v)
+
+    def about_to_change(self, t):
+        """Remember a constant that the body changes in place, and what shares its memory, as they are."""
+        root, _ = root_of(t)
+        for one in (root, *[view for view, *_ in views_of(root)]):
+            if one._t is None:
+                self._constants.append((weakref.ref(one), one._v, np.copy(one._v), one._m, one._k))
+
+    def put_back(self, results=()):
+        """Let constants be what they were that are no `results`, and that the body does not end with; whether there are any."""
+        own = {id(root_of(result)[0]) for result in results if isinstance(result, Differentiable)}
+        changed = [(t, *before) for reference, *before in reversed(self._constants) if (t := reference()) is not None and id(root_of(t)[0]) not in own]
+        self._constants = []
+        for t, value, copy, t._m, t._k in changed:
+            place(t, None, 0)
+            t._v = value
+            if isinstance(value, np.ndarray) and value.flags.writeable:
+                value[...] = copy
+        return bool(changed)
 
     def close(self):
         """The body has been run."""
@@ -308,12 +331,16 @@ def _iteration(trace, function, carry, element, values, what):
     except (GradientError, LeaveTapeError):
         if not (trace.cannot or trace.unkept and unkept):
             raise
+    if trace.cannot or trace.unkept and unkept:
+        trace.put_back()
     if trace.unkept and unkept:
         return None
     if trace.cannot:
         raise Unrecordable
     leaves = plain.fitting(before, after, what)
     results, shape = flatten_result(result)
+    if trace.put_back((*leaves, *results)):
+        raise Unrecordable
     if Dual in map(type, (*leaves, *results)):
         raise Unrecordable
     outer = [leaf for leaf in (*leaves, *results) if isinstance(leaf, Differentiable) and tracked(leaf) and leaf._t is not trace.store]

@@ -303,3 +303,19 @@ def test_tangents_of_arrays_divided_by_a_zero_are_not_finite():
             assert not np.isfinite(forward).all()
             np.testing.assert_array_equal(np.diag(forward), np.diag(tg.jacfwd(f)(x)))
             assert not np.isfinite(tg.jvp(tg.grad(lambda x, f=f: np.sum(f(x) * x)), (x,), (x,))[1]).all()
+
+
+def test_numbers_that_are_assigned_to_have_tangents():
+    def f(y):
+        t = y * 1.0
+        t[()] = y * y
+        line = t.reshape(-1)
+        line[0] = line[-1] * y
+        return line * t
+
+    x, one = np.float32(1.3), np.float32(1.0)
+    slope, curvature = 6.0 * 1.3**5, 30.0 * 1.3**4
+    for found in (tg.linearize(f, x)[1](one), tg.jacobian(f, mode="forward")(x), tg.jit(lambda x: tg.jvp(f, (x,), (one,))[1])(x)):
+        assert found.shape == (1,) and found.dtype == np.float32
+        np.testing.assert_allclose(found, slope, rtol=1e-6)
+    np.testing.assert_allclose(tg.linearize(tg.grad(lambda x: f(x)[0]), x)[1](one), curvature, rtol=1e-6)
