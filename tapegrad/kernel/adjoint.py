@@ -32,7 +32,7 @@ from .writing import CONCATENATE, STACK, Writer, close, with_flat_stacks
 _SUMS = [BY_NAME[name].opcode for name in ("add", "subtract", "negative")]
 
 
-def adjoint(tape, lanes=None, again=False):
+def adjoint(tape, lanes=None, again=False, absolute=False):
     """The tape of the outputs of `tape` and of its gradients.
 
     Parameters
@@ -44,6 +44,8 @@ def adjoint(tape, lanes=None, again=False):
         not depend on the seeds is computed once.  Without, all seeds are one.
     again : bool
         Whether the result will be differentiated again: then zero is absolute in its products, and the gradients are its only outputs.
+    absolute : bool
+        Whether zero is absolute in its products in any case.
 
     Returns
     -------
@@ -56,7 +58,8 @@ def adjoint(tape, lanes=None, again=False):
     NotLowered
         If a derivative is computed by Python (custom primitives), or has no row.
     """
-    return Adjoint(with_flat_stacks(tape), lanes, again).run()
+    tape = with_flat_stacks(tape)
+    return Adjoint(tape, lanes, writer=Writer(tape, again=again, absolute=absolute)).run()
 
 
 def gradient(tape):
@@ -105,7 +108,7 @@ class Derivation:
         self.tape, self.forward, self.lanes = tape, forward, lanes
         self.writer = writer or Writer(tape, interleaved=forward, again=again)
         self.word = np.zeros((lanes, len(tape.records)) if forward else len(tape.records), np.int64)
-        self.plan = TemplatePlan(tape, forward, self.writer.again)
+        self.plan = TemplatePlan(tape, forward, self.writer.absolute)
 
     def scalars(self, low, high):
         """The derivatives of the instructions from `low` to `high`, all of them scalar ones or leaves."""

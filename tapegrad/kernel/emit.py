@@ -82,6 +82,8 @@ class CompileOptions:
         (`kernel.passes.halving`).
     iterations : IterationLayout, optional
         Where the path of a loop has its operands: its iterations are compiled too (`emit_iterations`).
+    absolute : bool
+        Whether zero times what is not finite is zero in derivatives; else they are plain products, which are quicker.
     """
 
     fastmath: bool = False
@@ -89,6 +91,7 @@ class CompileOptions:
     entry: bool = False
     symmetric: bool = False
     iterations: IterationLayout | None = None
+    absolute: bool = False
 
 
 class Emission:

@@ -1,9 +1,9 @@
 """The kernel of a finished tape: its values, or its values and gradients, or derivatives in several directions.
 
 With gradients, what is compiled is the tape's adjoint (`kernel.adjoint`).
-Multiplications by partial derivatives are plain ones in a kernel.  Absolute zero
-is kept by looking at the result: if a gradient is not finite the kernel says so,
-and the call is answered by the sweep.
+Multiplications by partial derivatives are plain ones in a kernel, unless it is told otherwise
+(`CompileOptions.absolute`).  Absolute zero is kept by looking at the result: if a gradient is not
+finite the kernel says so, and the call is answered by the sweep.
 """
 
 from dataclasses import replace
@@ -125,7 +125,7 @@ class TapeKernel(Kernel):
         seconds = Stages()
         self.tape, self.gradients = tape, bool(gradients)
         self.forward, self.lanes = gradients if isinstance(gradients, tuple) else (False, None)
-        self.whole = self._derived()
+        self.whole = self._derived(options.absolute)
         seconds.done("adjoint")
         program = lower(self.whole, seconds, limit, not (gradients or options.iterations))
         if options.symmetric:
@@ -141,14 +141,14 @@ class TapeKernel(Kernel):
         for k in self.views:
             self.outputs[k] = (0,), "d"
 
-    def _derived(self):
+    def _derived(self, absolute):
         """The tape that is compiled."""
         if not self.lanes:
-            return adjoint(self.tape) if self.gradients else self.tape
+            return adjoint(self.tape, absolute=absolute) if self.gradients else self.tape
         if isinstance(self.forward, Cut):
             derived = product(self.tape, self.forward)
         else:
-            derived = tangents(self.tape, self.lanes) if self.forward else adjoint(self.tape, lanes=self.lanes)
+            derived = (tangents if self.forward else adjoint)(self.tape, self.lanes, absolute=absolute)
         # The values themselves are not asked for.
         return replace(derived, outputs=derived.outputs[len(self.tape.outputs) :])
 

@@ -18,7 +18,7 @@ from .terms import Term
 from .writing import CONCATENATE, STACK, Writer, close, with_flat_stacks
 
 
-def tangents(tape, lanes=1, again=False):
+def tangents(tape, lanes=1, again=False, absolute=False):
     """The tape of the outputs of `tape` and of their tangents.
 
     Parameters
@@ -28,6 +28,8 @@ def tangents(tape, lanes=1, again=False):
         How many tangents at a time.
     again : bool
         Whether the result will be differentiated again: then zero is absolute in its products.
+    absolute : bool
+        Whether it is in any case.
 
     Returns
     -------
@@ -41,7 +43,8 @@ def tangents(tape, lanes=1, again=False):
     NotLowered
         If a derivative is computed by Python (custom primitives), or has no row.
     """
-    return Tangents(with_flat_stacks(tape), lanes, again).run()
+    tape = with_flat_stacks(tape)
+    return Tangents(tape, lanes, writer=Writer(tape, interleaved=True, again=again, absolute=absolute)).run()
 
 
 class Tangents(Derivation):

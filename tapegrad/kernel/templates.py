@@ -84,7 +84,7 @@ class Template:
     """
 
     def __init__(self, row, pattern, decisions, forward, again):
-        self.row, self.decisions, self.again = row, dict(decisions), again
+        self.row, self.decisions, self.again, self.absolute = row, dict(decisions), again, again
         self.instructions, self.contributions = [], []
         self._made = {}
         for operand, partial in _partials(row, pattern):

@@ -2,7 +2,8 @@
 
 Each operation on a `Term` is at once an instruction of a `Writer`: one on float64 scalars a scalar instruction, any other an
 entry.  Nothing is computed, only shapes and dtypes are followed.  Products are plain, for what is
-written answers only where every result is finite; in what will be differentiated again (`Writer.again`) zero is absolute.
+written answers only where every result is finite; where that would be too rarely, and in what will be differentiated again,
+zero is absolute (`Writer.absolute`).
 """
 
 import math
@@ -58,7 +59,7 @@ class Term(RuleArray):
 
     @property
     def _PRODUCT(self):
-        return "absolute_matmul" if self.writer.again else "matmul"
+        return "absolute_matmul" if self.writer.absolute else "matmul"
 
     @property
     def is_scalar(self):
@@ -111,7 +112,7 @@ class Term(RuleArray):
     # -- element-wise ---------------------------------------------------------------
     def _apply(self, name, *args):
         args = [self._lift(a) for a in args]
-        if name == "mul0" and (not self.writer.again or any(isinstance(a.number, float) and 0.0 < abs(a.number) < np.inf for a in args)):
+        if name == "mul0" and (not self.writer.absolute or any(isinstance(a.number, float) and 0.0 < abs(a.number) < np.inf for a in args)):
             name = "mul"
         if name == "select" and args[0].number is not None:
             shape, char = _shape(args), _result(args[1:])

@@ -39,6 +39,8 @@ class Writer:
         Whether what is made will come right after what it is made for.
     again : bool
         Whether what is made will be swept and differentiated: zero is absolute in its products, and entries have room for operands.
+    absolute : bool
+        Whether zero is absolute in its products in any case.
 
     Attributes
     ----------
@@ -60,8 +62,8 @@ class Writer:
         The forward slot that instructions are made for.
     """
 
-    def __init__(self, tape, interleaved=False, again=False):
-        self.tape, self.interleaved, self.again = tape, interleaved, again
+    def __init__(self, tape, interleaved=False, again=False, absolute=False):
+        self.tape, self.interleaved, self.again, self.absolute = tape, interleaved, again, again or absolute
         self.first = self.count = len(tape.records)
         # As bytes: of fields each would be copied by itself.
         self.buffer = tape.records.view(np.uint8).copy()

@@ -271,12 +271,19 @@ def _missing(values, order, n):
     return np.isnan(_lines(values, order, n)).sum(axis=1)
 
 
+#: So many elements of a line are found without sorting it.
+_FEW = 8
+
+
 @host_function
 def _ranked(values, order, n, position):
     """Flat positions of the elements that stand at `position` of each sorted line."""
-    places = _lines(np.arange(values.size).reshape(values.shape), order, n)
-    ranking = np.argsort(_lines(values, order, n), axis=1, kind="stable")
-    return F.frozen(np.take_along_axis(places, ranking, 1)[np.arange(len(places)), position].reshape(-1))
+    places, lines, kth = _lines(np.arange(values.size).reshape(values.shape), order, n), _lines(values, order, n), np.unique(position)
+    found = np.take_along_axis(np.argpartition(lines, kth, axis=1), position.T, 1) if len(kth) <= _FEW else None
+    # Of equal elements, and of NaN, the order counts.
+    if found is None or any([((lines == one[:, None]).sum(axis=1) != 1).any() for one in np.take_along_axis(lines, found, 1).T]):
+        found = np.take_along_axis(np.argsort(lines, axis=1, kind="stable"), position.T, 1)
+    return F.frozen(np.take_along_axis(places, found, 1).T.reshape(-1))
 
 
 def _quantile(function, scale):

@@ -143,6 +143,26 @@ def test_lines_with_nan():
     np.testing.assert_array_equal(plain(np.nanmean(leaf(nothing), axis=1)), [np.nan, 1])
 
 
+@pytest.mark.parametrize("q", [0.5, [0.1, 0.95], np.linspace(0.0, 1.0, 23)])
+def test_quantiles_sort_only_where_elements_are_equal_or_many_are_asked_for(q, monkeypatch):
+    rng = np.random.default_rng(0)
+    distinct, ties = rng.normal(size=(3, 101)), rng.integers(0, 20, (3, 101)) * 0.5
+    ties[1, :60] = np.nan
+    for x in (distinct, ties):
+        for function in (np.quantile, np.nanquantile):
+            slopes = tg.jacobian(lambda x, function=function: function(x, q, axis=1))(x).reshape(-1, 3, 3, 101)
+            ranks = [np.argsort(line, kind="stable") for line in x]
+            for at, value in zip(slopes, np.asarray(function(x, q, axis=1)).reshape(-1, 3), strict=True):
+                for k in range(3):
+                    places = np.flatnonzero(at[k, k])
+                    # The shares are those of neighbours in a stable sort, and nothing depends on another line.
+                    assert np.diff(sorted(ranks[k].tolist().index(p) for p in places)).tolist() in ([], [1]) and at[k].sum() == pytest.approx(1.0)
+                    assert np.isnan(value[k]) or at[k, k] @ np.nan_to_num(x[k]) == pytest.approx(value[k])
+    monkeypatch.setattr(np, "argsort", None)
+    if np.size(q) < 9:
+        tg.grad(lambda x: np.sum(np.quantile(x, q, axis=1)))(distinct)
+
+
 @pytest.mark.filterwarnings("ignore:Mean of empty slice", "ignore:invalid value")
 @pytest.mark.parametrize("function", [np.median, np.nanmedian])
 def test_medians_of_infinities_and_of_nothing(function):

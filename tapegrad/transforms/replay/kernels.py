@@ -23,7 +23,7 @@ from ...common.uninterrupted import cached_property, remade, uninterrupted
 from ...common.waiting import BackgroundTask, busy, say, waiting
 from ...kernel import reasons
 from ...kernel.reasons import NotLowered, faults_are_reasons
-from ...program.ports import FINE, OTHER
+from ...program.ports import FINE, NOT_FINITE, OTHER
 from .answers import Outcome
 from .directions import KernelWalk, ReplayWalk, Stopped, key_of
 
@@ -35,6 +35,8 @@ SECONDS, MOST = 2.0, 30.0
 #: A path that is not the first has another thread make its kernel when what sweeps of it took longer than a kernel would have is this
 #: part of what making it is predicted to take: calls then wait for nothing, and paths that are visited often are visited on.
 BEGIN = 1 / 32
+#: At so many points a kernel of plain products is tried before one is made in which zero is absolute.
+POINTS = 16
 #: If that thread has something else to do, it is asked again after so many visits, at least.
 LATER = 64
 #: How much a kernel may differ from the sweep at the point of comparison, relative to the largest entry: float32 has half the digits,
@@ -111,6 +113,8 @@ class Kernels:
         self.tape, self.options = tape, options
         self.reason, self.walk = "", None
         self.made, self.coming, self._untried, self.visits = {}, {}, {}, Counter()
+        #: Keys of kernels in which zero is absolute: that of plain products was not finite where the interpreter's answer is.
+        self._absolute = set()
         #: Visits after which a kernel may be made, and, by key, after which it is: if it has to pay, its cost is known when it was looked at.
         self._soon, self._due = 1 if options.kernel == "always" else options.visits, {}
         self.pays = not first and options.kernel == "auto"
@@ -193,9 +197,14 @@ class Kernels:
                 if elsewhere and key not in self._untried:
                     stats.seconds["kernel"] += sum(kernel.seconds.values())
                 self._untried[key] = kernel
-                _, results = answer(kernel)
+                status, results = answer(kernel)
             if results is None:
-                # A gradient that is not finite here, or a guard at its very edge: try at another point.
+                right = all(np.isfinite(each).all() for each in expected[kernel.values :])
+                if status == NOT_FINITE and right and key not in self._absolute and self.visits[key] > POINTS:
+                    # No start at a pole, but data, say, of which some are missing, and masked.
+                    self._absolute.add(key)
+                    del self._untried[key]
+                # Else a gradient that is not finite here, or a guard at its very edge: try at another point.
                 return
             if all(map(agree, results, expected)):
                 del self._untried[key]
@@ -269,7 +278,7 @@ class Kernels:
             from ...kernel.emit import CompileOptions
             from ...kernel.of_tape import TapeKernel
 
-        options = CompileOptions(fastmath=self.options.fastmath, symmetric=self.options.symmetric)
+        options = CompileOptions(fastmath=self.options.fastmath, symmetric=self.options.symmetric, absolute=key in self._absolute)
         with waiting("kernel", f"compiling a kernel of {len(self.tape):,} instructions (tg.jit(..., kernel='never') does without)"):
             return TapeKernel(self.tape, key, options, limit)
 

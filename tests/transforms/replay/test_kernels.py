@@ -22,8 +22,10 @@ from tapegrad.kernel.of_tape import TapeKernel, rolled
 from tapegrad.optimize.proof import EVALUATIONS
 from tapegrad.program.workspace import Workspace
 from tapegrad.transforms.replay import kernels
-from tapegrad.transforms.replay.kernels import BEGIN, JitOptions, Kernels, checked_policy
+from tapegrad.transforms.replay.kernels import BEGIN, POINTS, JitOptions, Kernels, checked_policy
 from tests.threads import in_threads
+
+DATA = np.array([np.nan, 1.0, 0.5, np.nan, np.nan, 0.2, 0.1, 0.4, np.nan])
 
 
 def rosenbrock(x):
@@ -307,6 +309,24 @@ def test_absolute_zero_comes_from_the_sweep():
         assert value == 2.0 and found.tolist() == [0.0, 0.25]
     assert g.stats().sweeps == sweeps + 3
     assert g(np.array([4.0, 1.0]))[1].tolist() == [0.25, 0.5] and g.stats().sweeps == sweeps + 3
+
+
+@pytest.mark.parametrize("masked", [
+    lambda r: np.nansum(r**2), lambda r: np.nanmean(r**2), lambda r: np.sum(np.where(np.isnan(DATA), 0.0, r * np.exp(r))), lambda r: np.sum(r[~np.isnan(DATA)] ** 2),
+    lambda r: np.nansum(np.log(r) ** 2), lambda r: np.nansum(np.outer(r, r) @ np.ones(9)) + np.nansum(r), lambda r: sum(0.0 * r[0] if np.isnan(DATA[k]) else r[k] ** 3 for k in range(9)),
+])  # fmt: skip
+def test_where_missing_data_are_masked_a_kernel_answers(masked):
+    def misfit(p):
+        return masked(p[0] * np.exp(-p[1] * np.arange(9.0)) - DATA)
+
+    with np.errstate(all="ignore"):
+        for transformed in (tg.value_and_grad(misfit), tg.hessian(misfit)):
+            g = tg.jit(transformed)
+            for k in range(POINTS + 6):
+                p = np.array([4.0 + k, 0.1])
+                for one, other in zip(g(p), transformed(p), strict=True):
+                    np.testing.assert_allclose(one, other, rtol=1e-10)
+            assert g.stats().kernel_calls >= 3 and not g.stats().not_lowered
 
 
 def test_infinite_and_undefined_values_are_those_of_numpy():
