@@ -147,8 +147,8 @@ class Transformed(Generic[R]):
 
     def _inside(self, args, kwargs):
         """The answer on the tensors that are there: what the `body` of the transformation computes of the evaluation."""
-        check_given(self._argnums, args)
-        return applied(self.body, self._function, args, self._argnums, kwargs, self._one)
+        check_given(self._numbers, args)
+        return applied(self.body, self._function, args[self._ahead :], self._argnums, kwargs, self._one, args[: self._ahead])
 
     def _looked_at(self, answer, args, kwargs):
         """`answer`; where numbers that are not finite are looked for (`detect_anomaly`) and a recording has given one, the function is run plainly."""
@@ -294,17 +294,13 @@ class RecordedWhole(OfValues[Any]):
         super().__init__(function, argnums)
         if len({*self._argnums}) < len(self._argnums):
             raise StructureError(f"argnums={argnums!r} names an argument twice")
-        self._ahead = ahead
-        self._program = BodyProgram(self.__wrapped__, self._argnums, self._one, body, ahead)
+        self.body, self._ahead = body, ahead
 
     def _made_replayed(self):
         from .replay.function import Replayed
 
-        return Replayed(self._program, self._numbers, scalar=False, adjoints=False, jit=self._jit, planned=self._planned)
-
-    def _inside(self, args, kwargs):
-        check_given(self._numbers, args)
-        return self._program(*args, **kwargs)
+        program = BodyProgram(self.__wrapped__, self._argnums, self._one, self.body, self._ahead)
+        return Replayed(program, self._numbers, scalar=False, adjoints=False, jit=self._jit, planned=self._planned)
 
 
 class OfDirections(Transformed[Any]):
