@@ -306,11 +306,11 @@ def footprint(recording):
     return int(np.cumsum(change).max())
 
 
-def _matrix(derivative, way, argnums, outputs):
+def _matrix(derivative, argnums, outputs):
     """A Jacobian as one array (outputs, inputs), whatever containers it came in."""
     leaves = [np.asarray(leaf) for leaf in flatten(derivative)[0]]
     many = len(argnums) if isinstance(argnums, tuple) else 1
-    blocks = [[leaves[j * len(outputs) + k] if way.make is jacfwd else leaves[k * many + j] for j in range(many)] for k in range(len(outputs))]
+    blocks = [leaves[k * many : (k + 1) * many] for k in range(len(outputs))]
     return np.concatenate([np.concatenate([b.reshape(p.size, -1) for b in row], 1) for p, row in zip(outputs, blocks)])
 
 
@@ -394,7 +394,7 @@ def compare(
         if not way.kernel or function.stats().kernels:
             calls[way], first[way], results[way] = partial(function, *args), seconds, result
 
-    matrices = {way.name: _matrix(result, way, argnums, recording.outputs) for way, result in results.items() if way.mode}
+    matrices = {way.name: _matrix(result, argnums, recording.outputs) for way, result in results.items() if way.mode}
     disagreements = {label: _disagreement(matrix, matrices[REFERENCE]) for label, matrix in matrices.items()}
     _check(name, disagreements, recording)
     results.clear()
