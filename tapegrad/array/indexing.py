@@ -391,6 +391,7 @@ def element(self, key):
     """`getitem` of a tensor; an element, once one of such an array has been recorded, takes a short way."""
     store, array, kind = thread_state().store if self._t is None else self._t, self._v, key.__class__
     if kind is np.int64:
+        # Of ``np.arange``, or another position that NumPy gave.
         key, kind = int(key), int
     if (kind is int or kind is tuple) and type(array) is not float and store.trace is None:
         signature, t = store.signatures.get(self._m), None

@@ -122,6 +122,9 @@ def test_elements_of_matrices_take_the_short_way():
     wide = m.T
     m[1, 2], wide[0, 1]
     assert calls_of(record.apply, lambda: (m[0, 0], m[-1, 1], wide[2, -1])) == 0
+    line = m.ravel()
+    line[0]
+    assert calls_of(record.apply, lambda: [line[k] for k in np.arange(6)]) == 0 and [line[k].item() for k in np.arange(-1, 6)] == [5.0, *range(6)]
     assert m[1].shape == (3,) and m[1, True].shape == (1, 3) and m[1,].shape == (3,)
     for key in ((2, 0), (0, -4), 2):
         with pytest.raises(IndexError):
