@@ -56,6 +56,15 @@ def test_beside_a_number(name, number):
         assert dtypes(call(leaf(X))) == dtypes(expected)
 
 
+@pytest.mark.parametrize("number", [0.1, np.float64(0.1), np.float32(0.1), np.array(0.1)], ids=repr)
+@pytest.mark.parametrize("name", ["less", "less_equal", "greater", "greater_equal", "equal", "not_equal"])
+def test_comparisons_are_of_the_dtype_of_numpy(name, number):
+    function, x = getattr(np, name), np.array([0.1, 0.2], "f")
+    for call in (lambda x: function(number, x), lambda x: function(x, number)):
+        for found in (call(leaf(x)), tg.jit(call)(x)):
+            np.testing.assert_array_equal(found, call(x))
+
+
 @pytest.mark.parametrize("name", ["add", "multiply", "power", "maximum", "hypot", "where", "clip below", "dot", "linspace"])
 def test_tracked_floats_are_weak(name):
     for t in (leaf(0.5), leaf(np.float64(0.5)), leaf(X)[0] * 0.0 + leaf(0.5)):
