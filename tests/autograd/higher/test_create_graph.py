@@ -152,6 +152,17 @@ def test_interior_inputs_and_unused_ones():
         grad(x * x, unused, create_graph=True)
 
 
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize("hooked", [False, True])
+def test_an_input_that_is_asked_for_twice_has_its_gradient_twice(create_graph, hooked):
+    x = leaf([1.0, 2.0])
+    y = x * 2.0
+    if hooked:
+        y.register_hook(lambda g: g)
+    gradients = tg.autograd.grad((y**3).sum(), [x, y, x, y], create_graph=create_graph)
+    assert [g.tolist() for g in gradients] == 2 * [[24.0, 96.0], [12.0, 48.0]]
+
+
 @every("hooked", [False, True])
 def test_what_is_reached_and_handed_nothing_has_a_gradient_of_zero(hooked):
     """... as in a pass that records nothing; None is for what is not reached."""
