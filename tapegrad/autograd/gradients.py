@@ -169,7 +169,7 @@ def backward(
     seeds = seeds_of(roots, grad_tensors, "grad_tensors", recorded)
     wanted = None if inputs is None else _wanted([p for t in _listed(inputs) for p in split(t) or (t,)])
     result = _swept(roots, seeds, wanted, retain_graph, create_graph, recorded, True)
-    for t, value in result.leaves if wanted is None else [(t, result.requested[id(t)]) for t in wanted if id(t) in result.requested]:
+    for t, value in result.leaves if wanted is None else [(t, result.requested.pop(id(t))) for t in wanted if id(t) in result.requested]:
         accumulate(t, value)
     result.accumulate_retained()
 

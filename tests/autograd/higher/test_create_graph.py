@@ -159,8 +159,10 @@ def test_an_input_that_is_asked_for_twice_has_its_gradient_twice(create_graph, h
     y = x * 2.0
     if hooked:
         y.register_hook(lambda g: g)
-    gradients = tg.autograd.grad((y**3).sum(), [x, y, x, y], create_graph=create_graph)
+    gradients = tg.autograd.grad((y**3).sum(), [x, y, x, y], create_graph=create_graph, retain_graph=True)
     assert [g.tolist() for g in gradients] == 2 * [[24.0, 96.0], [12.0, 48.0]]
+    (y**3).sum().backward(inputs=[x, x], create_graph=create_graph)
+    assert x.grad.tolist() == [24.0, 96.0]
 
 
 @every("hooked", [False, True])
