@@ -165,6 +165,29 @@ def test_an_input_that_is_asked_for_twice_has_its_gradient_twice(create_graph, h
     assert x.grad.tolist() == [24.0, 96.0]
 
 
+@pytest.mark.parametrize("hooked", [False, True])
+@pytest.mark.parametrize("of", [np.sum, lambda h: np.sum(h * h), lambda h: np.sum(2.0 * h.reshape(-1))])
+def test_a_gradient_is_changed_in_place_and_no_other_is(of, hooked):
+    x, y = leaf([1.0, 2.0]), leaf([3.0, 4.0])
+    h = x + y
+    if hooked:
+        h.register_hook(lambda g: g)
+    of(h).backward(create_graph=True)
+    expected = y.grad.tolist()
+    x.grad.mul_(3.0)
+    assert (x.grad.tolist(), y.grad.tolist()) == ([3 * g for g in expected], expected)
+    (x * 1.0).sum().backward()
+    assert x.grad.tolist() == [3 * g + 1 for g in expected]
+
+
+def test_a_gradient_is_not_the_seed():
+    x, seed = leaf([1.0, 2.0]), leaf([3.0, 4.0])
+    (x + 1.0).backward(seed, create_graph=True)
+    with tg.no_grad():
+        seed.zero_()
+    assert x.grad.tolist() == [3.0, 4.0]
+
+
 @every("hooked", [False, True])
 def test_what_is_reached_and_handed_nothing_has_a_gradient_of_zero(hooked):
     """... as in a pass that records nothing; None is for what is not reached."""
