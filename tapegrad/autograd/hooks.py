@@ -39,7 +39,7 @@ def accumulate(leaf, value):
 
 
 def _own(t):
-    """A tensor for `t` that is nobody else's: what changes it in place changes no other gradient."""
+    """A new tensor of what `t` holds: what changes it in place changes no other gradient."""
     if t._t is None:
         return t.clone()
     # (An instruction that changes what another tensor holds, too, copies it.)
