@@ -80,7 +80,8 @@ def as_operand(thing, row_name="operation"):
         return thing
     if kind is np.ndarray and thing.ndim and thing.dtype.char in "dfl?" and thing.dtype.isnative and thing.flags.aligned:
         return thing
-    if kind is int or kind is bool or isinstance(thing, np.float64):
+    if isinstance(thing, (int, float)):
+        # (NumPy's float64 is a float, a truth value an integer, and so are members of an ``IntEnum``.)
         return float(thing)
     if isinstance(thing, (np.ndarray, np.generic)):
         check_class(thing, row_name)
@@ -306,7 +307,8 @@ def apply(row, operands, attrs=(), value=None, integer=0, depth=3):
 def _promote(row, numbers, operands, values, metas):
     """Let constant numbers promote as in NumPy beside an array that is not float64.
 
-    A Python float, and a tracked one, is weak, as is a float32 number beside a tracked one; a NumPy scalar is float64; a Python int
+    A Python float, and a tracked one, is weak, as is a float32 number beside a tracked one; a NumPy scalar is float64, as is a number of a class
+    derived from Python's; a Python int
     beside integers stays one, and a truth value is one.
 
     Parameters
@@ -323,7 +325,7 @@ def _promote(row, numbers, operands, values, metas):
         char = next((m.char for j, m in enumerate(metas) if m is not SCALAR and m.char != "d" and j not in row.constants), "d")
         if char == "d" or k in row.constants:
             continue
-        if isinstance(number, (np.generic, np.ndarray)):
+        if isinstance(number, (int, float, np.generic, np.ndarray)) and number.__class__ not in (bool, int, float):
             strong = np.asarray(number)
         elif number.__class__ is bool and char not in "df":
             strong = np.asarray(number)

@@ -205,7 +205,8 @@ def slot_on(store, t):
 def wanted_of(store, wanted, high):
     """The wanted tensors that lie on `store`, not above slot `high`: by slot."""
     by_slot = {}
-    for t in wanted or ():
+    # (One that is asked for twice is handed its gradient once.)
+    for t in {id(t): t for t in wanted or ()}.values():
         slot = slot_on(store, t)
         if slot is not None and slot <= high:
             by_slot.setdefault(slot, []).append(t)

@@ -21,7 +21,7 @@ from ..common.errors import DtypeError, GradientError, NonScalarOutputError, See
 from ..tape.places import name_of
 from ..tape.store import thread_state
 from . import nested
-from .backward import sweep_back
+from .backward import own_copy, sweep_back
 from .hooks import accumulate, as_tensor
 from .passes import refuse_accumulating, sweep_behind, sweep_recorded
 from .tangents import push
@@ -169,8 +169,9 @@ def backward(
     seeds = seeds_of(roots, grad_tensors, "grad_tensors", recorded)
     wanted = None if inputs is None else _wanted([p for t in _listed(inputs) for p in split(t) or (t,)])
     result = _swept(roots, seeds, wanted, retain_graph, create_graph, recorded, True)
-    for t, value in result.leaves if wanted is None else [(t, result.requested[id(t)]) for t in wanted if id(t) in result.requested]:
-        accumulate(t, value)
+    for t, value in result.leaves if wanted is None else [(t, result.requested.pop(id(t))) for t in wanted if id(t) in result.requested]:
+        # (A recorded pass gives what others hold, too.)
+        accumulate(t, own_copy(value) if recorded else value)
     result.accumulate_retained()
 
 

@@ -11,6 +11,8 @@ from ..array.tensor import Tensor
 from ..common.errors import GradientError, SeedShapeError
 from ..common.observers import RemovableHandle
 from ..common.uninterrupted import remade
+from ..interpreter.fields import place
+from ..tape.modes import enable_grad
 from .instruction import second_backward_error
 
 _ACCUMULATE = remade(threading.Lock())
@@ -24,7 +26,8 @@ def accumulate(leaf, value):
         if isinstance(value, Tensor) or grad is not None and grad._t is not None:
             # A gradient on a tape is never changed: the sum is another tensor.
             if isinstance(value, Tensor):
-                extras.grad = value if grad is None else grad + value
+                with enable_grad():
+                    extras.grad = _own(value) if grad is None else grad + value
             else:
                 extras.grad = plain(normalise(grad._v + value))
         elif grad is None:
@@ -33,6 +36,16 @@ def accumulate(leaf, value):
             extras.grad._v = extras.grad._v + value
         else:
             extras.grad._v += value
+
+
+def _own(t):
+    """A new tensor of what `t` holds: what changes it in place changes no other gradient."""
+    if t._t is None:
+        return t.clone()
+    # (An instruction that changes what another tensor holds, too, copies it.)
+    own = plain(t._v)
+    place(own, t._t, t._i)
+    return own
 
 
 def as_tensor(value):

@@ -214,17 +214,17 @@ def _recorded(signature, short, known, given, integer, store, words, a, a_kind, 
     """Compute an operation and record it; see `of_arrays`, which raises what is raised here."""
     shared = shared_words()
     opcode, out = integer_of(signature, load_int(shared + OPCODE)), attribute(signature, load_int(shared + OUT))
-    offset = offset_noted(a, a_kind, b, b_kind, words) if opcode >= 0 and out != 0 else -2
-    t = new_result() if offset >= 0 else GENERALLY if offset == -1 else 0
-    if t == 0 or t == GENERALLY:
+    t = new_result() if opcode >= 0 and out != 0 else 0
+    if t == 0:
         drop(out)
-        return t
+        return 0
     value = _result(signature, known, given, x, y, out)
-    # (What NumPy raises, or a function that it calls, is raised; to compute it again might not raise.)
+    # (What NumPy raises, or a function that it calls, is raised; to compute it again might not raise.  That function may have recorded, too.)
+    offset = offset_noted(a, a_kind, b, b_kind, words) if value != 0 else -1
     if value != 0:
         # From here on nothing else runs: is all still as it was, and is there room?
         number = as_double(value) if is_of(value, FLOAT) else 0.0
-        good = words_of(a, a_kind, b, b_kind) == words and _room(words)
+        good = offset >= 0 and words_of(a, a_kind, b, b_kind) == words and _room(words)
         good = good and is_of(value, FLOAT if out == load_int(shared + SCALAR_META) else ARRAY)
         if good and slot_on(a, a_kind, words) == left and slot_on(b, b_kind, words) == right:
             position = _kept(store, words, signature, short, kept_x, kept_y, value) if short != 0 else integer

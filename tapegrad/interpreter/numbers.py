@@ -93,6 +93,7 @@ from .tensor_memory import (
     PREVIOUS,
     REQUIRES,
     ROWS,
+    RUNNING,
     SHARED,
     SIZE,
     SLOT,
@@ -281,11 +282,11 @@ def _short(which, opcode, a, a_kind, b, b_kind, given, position):
     thread, offset = load_int(words + IDENT), offset_noted(a, a_kind, b, b_kind, words)
     if offset < 0:
         return 0 if offset == -2 else GENERALLY
-    t = new_result()
+    running, t = load_int(words + RUNNING), new_result()
     if t == 0:
         return 0
-    # From here on nothing else runs: is all still as it was, and is there room?
-    still = words_under(a, a_kind, b, b_kind) == words and load_int(words + IDENT) == thread
+    # From here on nothing else runs: is all still as it was (the offset is one in the code that runs), and is there room?
+    still = words_under(a, a_kind, b, b_kind) == words and load_int(words + IDENT) == thread and load_int(words + RUNNING) == running
     if still and load_int(words + LENGTH) < load_int(words + LIMIT):
         left, x = slot_and_number(a, a_kind, words) if which != _ELEMENT else (slot_on(a, a_kind, words), 0.0)
         right, y = slot_and_number(b, b_kind, words) if b_kind != 0 else (0, 0.0)

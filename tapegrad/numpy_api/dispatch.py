@@ -154,7 +154,8 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
             # (NumPy makes an array of its own number.)
             first = inputs[0][()] if inputs[0].__class__ is np.ndarray else inputs[0]
             if first.__class__ in NUMBERS:
-                return _MIRRORED[ufunc](inputs[1], float(first))
+                # (Beside float32 one of float64 is compared as such.)
+                return _MIRRORED[ufunc](inputs[1], float(first) if self.dtype == float else first)
     out, dtype = kwargs.pop("out", None), kwargs.pop("dtype", None)
     kwargs.pop("subok", None)
     if out is not None and out[0] is Ellipsis:

@@ -182,6 +182,7 @@ def test_a_function_that_numpy_calls_may_record():
         finally:
             np.seterrcall(before)
     assert len(seen) >= 1 and y._i != z._i != seen[0]._i
+    assert y._t.place(y._i).line < z._t.place(z._i).line
     seen[0].sum().backward()
 
 

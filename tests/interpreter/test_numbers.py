@@ -423,8 +423,9 @@ def test_a_store_is_cleared_while_numbers_live():
 
 
 def test_finalizers_and_callbacks_that_record():
-    """Whatever ends may run code of the user's, and that may record."""
-    x, seen = leaf(1.5), []
+    """Whatever ends may run code of the user's, and that may record; what is recorded stands where it was."""
+    x, seen, lines = leaf(1.5), [], set()
+    numbers = [x * 2.0 for _ in range(1200)]  # nothing is left in the free list
 
     def record(*_):
         y = x
@@ -439,19 +440,21 @@ def test_finalizers_and_callbacks_that_record():
         def __del__(self):
             record()
 
-    gc.set_threshold(50, 2, 2)
+    gc.set_threshold(1, 2, 2)
     try:
         kept = []
         for k in range(300):
             Loud()
-            y = x * float(k) + x
+            numbers += [y := x * float(k)]
+            lines.add(y._t.place(y._i).line)
+            y = y + x
             kept.append(weakref.ref(y, record if k % 10 == 0 else None))
             if k % 50 == 7:
                 y.backward()
     finally:
         gc.set_threshold(700, 10, 10)
     gc.collect()
-    assert len(seen) > 300 and set(seen) == {seen[0]} and thread_state().store.length > 1000
+    assert len(seen) > 300 and set(seen) == {seen[0]} and thread_state().store.length > 1000 and len(lines) == 1
 
 
 @native

@@ -1,5 +1,7 @@
 """The dtype of float32 tensors beside every kind of number is NumPy's."""
 
+import enum
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from tests.rules.checker import leaf
 X = np.array([0.5, 1.5, 2.5], "f")
 NUMBERS = {
     "float": 0.5, "int": 2, "bool": True, "float64": np.float64(0.5), "float32": np.float32(0.5), "float16": np.float16(0.5), "int64": np.int64(2),
-    "int8": np.int8(2), "0-d": np.array(0.5), "0-d single": np.array(0.5, "f"), "vector": np.array([0.5, 0.6, 0.7]),
+    "int8": np.int8(2), "member": enum.IntEnum("Two", [("TWO", 2)]).TWO, "derived": type("Derived", (float,), {})(0.5), "0-d": np.array(0.5), "0-d single": np.array(0.5, "f"), "vector": np.array([0.5, 0.6, 0.7]),
 }  # fmt: skip
 FUNCTIONS = {
     **{
@@ -54,6 +56,15 @@ def test_beside_a_number(name, number):
                 call(leaf(X))
             continue
         assert dtypes(call(leaf(X))) == dtypes(expected)
+
+
+@pytest.mark.parametrize("number", [0.1, np.float64(0.1), np.float32(0.1), np.array(0.1)], ids=repr)
+@pytest.mark.parametrize("name", ["less", "less_equal", "greater", "greater_equal", "equal", "not_equal"])
+def test_comparisons_are_of_the_dtype_of_numpy(name, number):
+    function, x = getattr(np, name), np.array([0.1, 0.2], "f")
+    for call in (lambda x: function(number, x), lambda x: function(x, number)):
+        for found in (call(leaf(x)), tg.jit(call)(x)):
+            np.testing.assert_array_equal(found, call(x))
 
 
 @pytest.mark.parametrize("name", ["add", "multiply", "power", "maximum", "hypot", "where", "clip below", "dot", "linspace"])

@@ -152,6 +152,42 @@ def test_interior_inputs_and_unused_ones():
         grad(x * x, unused, create_graph=True)
 
 
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize("hooked", [False, True])
+def test_an_input_that_is_asked_for_twice_has_its_gradient_twice(create_graph, hooked):
+    x = leaf([1.0, 2.0])
+    y = x * 2.0
+    if hooked:
+        y.register_hook(lambda g: g)
+    gradients = tg.autograd.grad((y**3).sum(), [x, y, x, y], create_graph=create_graph, retain_graph=True)
+    assert [g.tolist() for g in gradients] == 2 * [[24.0, 96.0], [12.0, 48.0]]
+    (y**3).sum().backward(inputs=[x, x], create_graph=create_graph)
+    assert x.grad.tolist() == [24.0, 96.0]
+
+
+@pytest.mark.parametrize("hooked", [False, True])
+@pytest.mark.parametrize("of", [np.sum, lambda h: np.sum(h * h), lambda h: np.sum(2.0 * h.reshape(-1))])
+def test_a_gradient_is_changed_in_place_and_no_other_is(of, hooked):
+    x, y = leaf([1.0, 2.0]), leaf([3.0, 4.0])
+    h = x + y
+    if hooked:
+        h.register_hook(lambda g: g)
+    of(h).backward(create_graph=True)
+    expected = y.grad.tolist()
+    x.grad.mul_(3.0)
+    assert (x.grad.tolist(), y.grad.tolist()) == ([3 * g for g in expected], expected)
+    (x * 1.0).sum().backward()
+    assert x.grad.tolist() == [3 * g + 1 for g in expected]
+
+
+def test_a_gradient_is_not_the_seed():
+    x, seed = leaf([1.0, 2.0]), leaf([3.0, 4.0])
+    (x + 1.0).backward(seed, create_graph=True)
+    with tg.no_grad():
+        seed.zero_()
+    assert x.grad.tolist() == [3.0, 4.0]
+
+
 @every("hooked", [False, True])
 def test_what_is_reached_and_handed_nothing_has_a_gradient_of_zero(hooked):
     """... as in a pass that records nothing; None is for what is not reached."""
