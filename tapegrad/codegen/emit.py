@@ -20,7 +20,7 @@ MEMORY = {"d": F64, "f": F32, "?": I8} | {c: ir.IntType(8 * np.dtype(c).itemsize
 #: dtype character -> LLVM type of a value in a register.
 REGISTER = MEMORY | {"?": I1}
 
-_COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 
 
 def convert(b, value, char, wanted):
@@ -110,10 +110,10 @@ class Emitter:
             if args[1].is_bool and args[2].is_bool:
                 return b.select(condition, self.truth(args[1]), self.truth(args[2]))
             return b.select(condition, self.number(args[1]), self.number(args[2]))
-        if op in _COMPARE:
+        if op in COMPARE:
             x, y = self.number(args[0]), self.number(args[1])
             compare = b.icmp_signed if self.integral else b.fcmp_unordered if op == "ne" else b.fcmp_ordered
-            return compare(_COMPARE[op], x, y)
+            return compare(COMPARE[op], x, y)
         if op in ("and", "or"):
             return getattr(b, f"{op}_")(*map(self.truth, args))
         if op == "not":

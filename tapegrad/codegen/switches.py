@@ -1,13 +1,17 @@
 """LLVM IR of the scalar switches (`codegen.of_rows` says what they are)."""
 
+from contextlib import nullcontext
+
 from llvmlite import ir
 
 from ..rules import lang as L
 from ..rules.table import partials, scalar_rows, value
 from ..tape.layout import CONSTANT, FIRST_ARRAY, OPERANDS, RECORD, SCALAR_LEAF, VALUE
-from .emit import F64, I1, I32, I64, PTR, Emitter
+from .emit import COMPARE, F64, I1, I32, I64, PTR, Emitter
 
 ZERO = F64(0.0)
+#: What a partial derivative may be made of that calls no function.
+_ARITHMETIC = {"const", "arg", "add", "sub", "mul", "div", "neg", "select", "and", "or", "not", "isnan", *COMPARE}
 
 
 def _product(b, emitter, w, partial):
@@ -84,10 +88,14 @@ def module(name, special):
         emitter = Emitter(b, loader(row))
         if not reverse:
             b.store(emitter.number(value(row)), field(i, VALUE))
-        for slot, added in [(slots[key], _product(b, emitter, w, p)) for key, p in partials(row)] if reverse else ():
-            if added is not None:
-                word = place(words, slot, 8, 0, F64)
-                b.store(b.fadd(b.load(word), added), word)
+        for key, p in partials(row) if reverse else ():
+            # For a constant no function is called: beside its time it would leave the processor's flags of an operation that is not there.
+            called = row.arity == 2 and not {node.op for node in L.nodes(L.Expr.lift(p))} <= _ARITHMETIC
+            with b.if_then(b.icmp_unsigned("!=", slots[key], I64(0))) if called else nullcontext():
+                added = _product(b, Emitter(b, loader(row)) if called else emitter, w, p)
+                if added is not None:
+                    word = place(words, slots[key], 8, 0, F64)
+                    b.store(b.fadd(b.load(word), added), word)
         b.branch(follow)
 
     b.position_at_end(follow)

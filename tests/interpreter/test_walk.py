@@ -474,3 +474,11 @@ def test_a_window_inside_of_an_adjoint_is_copied():
             y = apply("place", (x * 2.0,), (("shape", (5,)), ("strides", (1,))), integer=offset)
             (g,) = tg.autograd.grad(y, x, np.arange(5.0))
             np.testing.assert_array_equal(g.numpy(), 2.0 * np.arange(offset, offset + 3))
+
+
+@every("transformation", [tg.grad, lambda f: tg.jit(tg.grad(f), kernel="never")])
+def test_no_function_is_called_for_the_derivative_by_a_constant(transformation):
+    """``log(0)``, for the exponent, would leave a flag of the processor, of which `np.vectorize` warns."""
+    for f in (lambda x: x**3, lambda x: x**2.5, lambda x: np.power(x, 1.5)):
+        with np.errstate(all="raise"):
+            assert np.vectorize(transformation(f))(np.array([0.0, 1.0]))[0] == 0.0
