@@ -114,7 +114,7 @@ class Transformed(Generic[R]):
     @property
     def _numbers(self):
         """The positions of what is differentiated, with what goes ahead."""
-        return (*range(self._ahead), *(k + self._ahead for k in self._argnums))
+        return (*range(self._ahead), *(k + self._ahead for k in self._argnums)) if self._ahead else self._argnums
 
     @property
     def _replayed(self):
