@@ -65,6 +65,7 @@ def test_no_ufunc_with_a_value_on_floats_goes_the_long_way():
     assert set(rows) == set(SHORT)
 
 
+@pytest.mark.usefixtures("fresh_store")  # a store that is full takes the general way once
 @native
 @every("ufunc", SHORT)
 def test_the_short_way_is_taken(ufunc):
