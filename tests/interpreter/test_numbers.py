@@ -592,14 +592,3 @@ def test_what_a_finalizer_saves_from_a_circle_goes_on():
     y.register_hook(seen.append)
     (y * product).backward()
     assert [g.item() for g in seen] == [18.0]
-
-
-def test_the_general_way_serves_where_there_is_no_native_type():
-    program = (
-        "import tapegrad as tg\nfrom tapegrad.interpreter.fields import numbers\nassert numbers is None\n"
-        "x = tg.tensor(2.0, requires_grad=True); y = x * x + 3.0 / x; y.backward(); print(y.item(), x.grad.item())"
-    )
-    for name in ("TAPEGRAD_NATIVE", "TAPEGRAD_PORTABLE"):
-        environment = {**os.environ, name: {"TAPEGRAD_NATIVE": "never"}.get(name, "1")}
-        ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
-        assert ended.stdout.split() == ["5.5", "3.25"], ended.stderr

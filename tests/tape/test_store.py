@@ -50,6 +50,17 @@ def test_the_short_and_the_general_way_write_the_same_records():
     assert printed[0] == printed[1] and len(printed[0]) > 64 * 20
 
 
+def test_the_general_way_serves_where_there_is_no_native_type():
+    program = (
+        "import tapegrad as tg\nfrom tapegrad.interpreter.fields import numbers\nassert numbers is None\n"
+        "x = tg.tensor(2.0, requires_grad=True); y = x * x + 3.0 / x; y.backward(); print(y.item(), x.grad.item())"
+    )
+    for name in ("TAPEGRAD_NATIVE", "TAPEGRAD_PORTABLE"):
+        environment = {**os.environ, name: {"TAPEGRAD_NATIVE": "never"}.get(name, "1")}
+        ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+        assert ended.stdout.split() == ["5.5", "3.25"], ended.stderr
+
+
 def test_the_layouts_overlay():
     assert RECORD.size == ARRAY_RECORD.size == CONTINUATION.size == RECORD_DTYPE.itemsize == 32
 
