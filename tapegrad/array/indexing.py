@@ -164,6 +164,14 @@ _SELECT = BY_NAME["select"]
 _ONE_ELEMENT = (("shape", ()), ("strides", ()))
 
 
+def _position(keys, shape):
+    """The flat position of one element, whose keys are integers."""
+    position = 0
+    for k, extent in zip(keys, shape):
+        position = position * extent + (k if k >= 0 else k + extent)
+    return position
+
+
 def getitem(x, key):
     """``x[key]`` recorded; of a tensor `element` stands between it and the user's code."""
     value = x._v
@@ -172,11 +180,7 @@ def getitem(x, key):
         # One element of a float64 array, in a loop: the shortest way.
         keys = (key,) if kind is int else key
         if len(keys) == value.ndim and value.dtype.char == "d" and all([type(k) is int for k in keys]):
-            selected = value.item(keys)
-            offset = 0
-            for k, extent in zip(keys, value.shape):
-                offset = offset * extent + (k if k >= 0 else k + extent)
-            store = x._t
+            selected, offset, store = value.item(keys), _position(keys, value.shape), x._t
             # Read again in a recording it is the same value: a finished tape would have it once anyway.
             read = {} if store is None or store.trace is None or store.ident != get_ident() else store.trace.read
             slot = read.get((x._i, offset))
@@ -396,13 +400,9 @@ def element(self, key):
     if (kind is int or kind is tuple) and type(array) is not float and store.trace is None:
         signature, t = store.signatures.get(self._m), None
         if signature is not None and kind is int and array.ndim == 1:
-            value = array.item(key)
-            t = record_element(signature.opcode, self, key if key >= 0 else key + len(array), value)
+            t = record_element(signature.opcode, self, key if key >= 0 else key + len(array), array.item(key))
         elif signature is not None and kind is tuple and len(key) == array.ndim and all([k.__class__ is int for k in key]):
-            value, position = array.item(key), 0
-            for k, extent in zip(key, array.shape):
-                position = position * extent + (k if k >= 0 else k + extent)
-            t = record_element(signature.opcode, self, position, value)
+            t = record_element(signature.opcode, self, _position(key, array.shape), array.item(key))
         if t is not None:
             return t
     return getitem(self, key)
