@@ -59,13 +59,13 @@ def sweep_behind(roots, seeds, wanted, allow_unused):
         return None
     leaves = [leaf for _, reference, _ in one.leaves if (leaf := reference()) is not None]
     targets = leaves if wanted is None else wanted
-    if not allow_unused and not one.reaches().issuperset(map(id, targets)):
+    reached = one.reaches()
+    if not allow_unused and not reached.issuperset(map(id, targets)):
         return None
     with enable_grad():
         found = registry.later.behind.pulled(roots, seeds, targets)
     if found is None:
         return None
-    reached = one.reaches()
     result, pairs = BackwardResult(), [(t, _or_zero(value, t)) for t, value in zip(targets, found) if value is not None or wanted is None or id(t) in reached]
     if wanted is None:
         result.leaves = pairs
