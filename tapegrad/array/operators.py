@@ -44,7 +44,7 @@ def _binary(row, a, b):
     if "pandas" in sys.modules:
         not_in_pandas((a, b))
     if (a.__class__ in _KNOWN or _accepts(a)) and (b.__class__ in _KNOWN or _accepts(b)):
-        return apply(row, (a, b))
+        return apply(row, (a, b), short=False)
     if row.name == "matmul" and (is_sparse(a) or is_sparse(b)) or row.name == "multiply" and (is_matrix(a) or is_matrix(b)):
         return sparse_product(a, b)
     return registry.later.beside_table(getattr(np, row.name), a, b) if is_table(a) or is_table(b) else NotImplemented

@@ -204,7 +204,7 @@ def recorded(*operands):
     return registry.Dual in map(type, operands) or trace is not None and not changed.requires_grad
 
 
-def apply(row, operands, attrs=(), value=None, integer=0, depth=3):
+def apply(row, operands, attrs=(), value=None, integer=0, depth=3, short=True):
     """Compute a row and record it.
 
     Parameters
@@ -220,10 +220,12 @@ def apply(row, operands, attrs=(), value=None, integer=0, depth=3):
         The dynamic attribute.
     depth : int
         How many calls the user's code is away from `_write`: asking for each frame in between costs more than writing the instruction.
+    short : bool
+        Whether the native short way is asked; an operator of the native type has asked it.
     """
     if row.__class__ is str:
         row = BY_NAME[row]
-    if len(operands) < 3:
+    if short and len(operands) < 3:
         t = record_row(row, attrs, operands[0], operands[1] if len(operands) == 2 else None, value, integer)
         if t is not None:
             return t
@@ -307,9 +309,8 @@ def apply(row, operands, attrs=(), value=None, integer=0, depth=3):
 def _promote(row, numbers, operands, values, metas):
     """Let constant numbers promote as in NumPy beside an array that is not float64.
 
-    A Python float, and a tracked one, is weak, as is a float32 number beside a tracked one; a NumPy scalar is float64, as is a number of a class
-    derived from Python's; a Python int
-    beside integers stays one, and a truth value is one.
+    A Python float, and a tracked one, is weak, as is a float32 number beside a tracked one; a NumPy scalar has its own dtype, a number of a class
+    derived from Python's that which NumPy gives it; a Python int beside integers stays one, and a truth value is one.
 
     Parameters
     ----------

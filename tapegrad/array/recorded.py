@@ -9,7 +9,6 @@ import numpy as np
 
 from ..common.host_functions import host_function
 from ..common.registry import registry
-from ..interpreter.fields import record_row
 from ..interpreter.rule_array import RuleArray, lanes_of
 from ..rules import BY_NAME
 from ..rules import lang as L
@@ -174,8 +173,7 @@ def of_row(row, values):
     if row in _PRODUCTS:
         values, plain_product = _factors(values)
         row = _PRODUCTS[0] if plain_product else row
-    t = record_row(row, (), values[0], values[1] if len(values) == 2 else None, None, 0) if len(values) < 3 and not row.constants else None
-    return apply(row, values) if t is None else t
+    return apply(row, values)
 
 
 def _of_constants(function, values):

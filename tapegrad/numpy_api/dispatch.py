@@ -149,7 +149,7 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
     if not kwargs and method == "__call__":
         row = BY_FUNCTION.get(ufunc)
         if row is not None and ufunc not in DIRECT:
-            return apply(row, inputs)
+            return apply(row, inputs, short=ufunc not in _OF_ONE and ufunc not in _OF_TWO)
         if ufunc in _MIRRORED:
             # (NumPy makes an array of its own number.)
             first = inputs[0][()] if inputs[0].__class__ is np.ndarray else inputs[0]
