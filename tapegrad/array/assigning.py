@@ -1,17 +1,20 @@
-"""The value of a constant or a leaf is replaced, outside of the tape: the setter of ``.data``, and what `inplace` builds on."""
+"""What assignments build on: a write that is recorded, and the value of a constant or a leaf that is replaced outside of the tape."""
+
+import sys
 
 import numpy as np
 
 from ..common.dtypes import plain_array
 from ..common.errors import GradientError
 from ..common.registry import registry
+from ..rules.transposed import look
 from ..tape.meta import meta_of
 from ..tape.places import caller_place
 from ..tape.store import thread_state
 from .differentiable import Differentiable
-from .record import normalise
+from .record import apply, normalise
 from .traces import current_body, trace_of
-from .views import root_of, sharers
+from .views import root_of, sharers, span, views_of
 
 
 def note_change(x):
@@ -56,3 +59,60 @@ def assign_value(x, value):
     if type(value) is not float:
         x._m = meta_of(value)
     note_change(x)
+
+
+def _references(root):
+    """The number of references to the value of a tensor, which is in no variable; `_ALONE` if only the tensor has it."""
+    return sys.getrefcount(root._v)
+
+
+_probe = object.__new__(Differentiable)
+_probe._v = object()
+_ALONE = _references(_probe)
+
+
+def has_alone(x):
+    """Whether only `x` has its value, which is in no variable."""
+    return _references(x) == _ALONE
+
+
+def check_distinct(shape, steps):
+    """Refuse to write to a view that shows an element more than once."""
+    if 0 not in shape and any([n > 1 and step == 0 for n, step in zip(shape, steps)]):
+        raise ValueError(
+            "assignment destination is read-only: a broadcast view shows each element several times; assign to a copy (.clone())"
+        )
+
+
+def write(root, value, shape, strides=None, offset=0, index=None, positions=None):
+    """Record the assignment of `value` to a window of `root`, or to `positions` that are `index`; its views follow."""
+    views, apart = views_of(root), []
+    if index is None and views and shape and 0 not in shape:
+        low, high = span(shape, strides, offset)
+        beside = [span(*v[1:])[0] > high or low > span(*v[1:])[1] for v in views]
+        views, apart = [v for v, b in zip(views, beside) if not b], [v for v, b in zip(views, beside) if b]
+    for view, *_ in views + apart:
+        if view is not value:
+            view._v = None
+    new = value._v if isinstance(value, Differentiable) else value
+    # (At computed places, a recording wants to know what a constant held.)
+    shared = not has_alone(root) or root._t is None and isinstance(positions, Differentiable)
+    old = root._v
+    if shared or old.base is not None or not (old.flags.writeable and old.flags.c_contiguous):
+        old = np.array(old, order="C")
+    if index is None:
+        if shape:
+            look(old, shape, strides, offset)[...] = new
+        else:
+            old.reshape(-1)[offset] = new
+        attrs = (("shape", shape), ("strides", strides))
+        root._become(apply("setitem", (root, value), attrs, value=old, integer=offset))
+    else:
+        old.reshape(-1)[index] = new
+        root._become(apply("put", (root, value, positions), (("shape", shape),), value=old))
+    for view, shape, strides, offset in apart:
+        # The same elements, maybe in new memory.
+        view._v = look(old, shape, strides, offset)
+    for view, shape, strides, offset in views:
+        attrs = (("shape", shape), ("strides", strides))
+        view._become(apply("getitem", (root,), attrs, value=look(old, shape, strides, offset), integer=offset))

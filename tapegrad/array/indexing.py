@@ -11,20 +11,21 @@ the old one, changed in place, if nothing else reads the old one; else a copy.
 Views of `y` see the change, as in NumPy (`tapegrad.array.views`).
 """
 
-import sys
 from _thread import get_ident
 
 import numpy as np
 
+from ..common.dtypes import NUMBERS
 from ..common.errors import DtypeError, GradientError
 from ..common.host_functions import host_function
 from ..common.registry import attach, registry
 from ..common.tree import parts_of
-from ..interpreter.fields import data_address, place, record_element
+from ..interpreter.fields import data_address, place, record_element, record_row
 from ..rules import BY_NAME
 from ..rules.transposed import look
 from ..tape.meta import c_strides
 from ..tape.store import thread_state
+from .assigning import check_distinct, has_alone, write
 from .differentiable import Differentiable
 from .dual import made
 from .functions import broadcast_to, concatenate, frozen, moved_by, positions_of, ravel, reshape, where
@@ -32,7 +33,7 @@ from .inplace import argument_changed, assign_elements, is_argument
 from .record import apply, as_operand, guard_on, normalise, plain, record_aux, recorded, tracked
 from .tensor import Tensor
 from .traces import computed
-from .views import note_view, root_of, span, steps_of, views_of, window_of
+from .views import note_view, root_of, steps_of, window_of
 
 
 def _clean(key, live=False):
@@ -47,9 +48,13 @@ def _clean(key, live=False):
     if isinstance(key, tuple):
         return tuple(_clean(k, live) for k in key)
     if isinstance(key, slice):
-        parts = key.start, key.stop, key.step
-        return slice(*map(_clean, parts)) if any([isinstance(k, Differentiable) for k in parts]) else key
+        return slice(*map(_clean, (key.start, key.stop, key.step))) if _has_tensors(key) else key
     return key
+
+
+def _has_tensors(part):
+    """Whether a tensor says where a slice starts or stops."""
+    return any([isinstance(k, Differentiable) for k in (part.start, part.stop, part.step)])
 
 
 def is_basic(key):
@@ -160,7 +165,8 @@ def _indexed(*operands):
     return total
 
 
-_SELECT = BY_NAME["select"]
+_SELECT, _SETITEM = BY_NAME["select"], BY_NAME["setitem"]
+_INTEGERS = (int, np.int64)
 _ONE_ELEMENT = (("shape", ()), ("strides", ()))
 
 
@@ -267,10 +273,7 @@ def setitem(x, key, value):
         setitem(x, Ellipsis, where(reshape(live, (*live.shape, *(1,) * (array.ndim - live.ndim))), value, x))
         return
     steps, start = steps_of(x, window)
-    if array.size and any(n > 1 and step == 0 for n, step in zip(array.shape, steps)):
-        raise ValueError(
-            "assignment destination is read-only: a broadcast view shows each element several times; assign to a copy (.clone())"
-        )
+    check_distinct(array.shape, steps)
     if live is None and is_basic(key):
         array = array if window is not None else _in_order(array)
         part = array[key]
@@ -282,7 +285,7 @@ def setitem(x, key, value):
             # ``x[i:j] += 1`` has written through the view already.
             return
         del array
-        _write(root, value, shape, strides, offset)
+        write(root, value, shape, strides, offset)
     else:
         index = look(np.arange(root.size), array.shape, steps, start)
         index = frozen(computed(index.__getitem__, (key,), [*parts_of(live, Differentiable)]))
@@ -294,9 +297,9 @@ def setitem(x, key, value):
             # The last value written to an element stays, as in NumPy.
             both = concatenate([ravel(root), ravel(broadcast_to(value, index.shape))])
             value = moved_by(both, _written_last(root.shape), positions)
-            _write(root, value, root.shape, c_strides(root.shape, 1))
+            write(root, value, root.shape, c_strides(root.shape, 1))
         else:
-            _write(root, value, index.shape, index=index, positions=positions)
+            write(root, value, index.shape, index=index, positions=positions)
 
 
 def _for_mask(x, key, value):
@@ -323,50 +326,6 @@ def _written_last(positions, shape):
     places = positions_of(shape).copy()
     places.reshape(-1)[positions] = places.size + np.arange(positions.size)
     return frozen(places)
-
-
-def _references(root):
-    """The number of references to the value of a tensor, which is in no variable; `_ALONE` if only the tensor has it."""
-    return sys.getrefcount(root._v)
-
-
-_probe = object.__new__(Differentiable)
-_probe._v = object()
-_ALONE = _references(_probe)
-
-
-def _write(root, value, shape, strides=None, offset=0, index=None, positions=None):
-    """Record the assignment of `value` to a window of `root`, or to `positions` that are `index`; its views follow."""
-    views, apart = views_of(root), []
-    if index is None and views and shape and 0 not in shape:
-        low, high = span(shape, strides, offset)
-        beside = [span(*v[1:])[0] > high or low > span(*v[1:])[1] for v in views]
-        views, apart = [v for v, b in zip(views, beside) if not b], [v for v, b in zip(views, beside) if b]
-    for view, *_ in views + apart:
-        if view is not value:
-            view._v = None
-    # (At computed places, a recording wants to know what a constant held.)
-    shared = _references(root) != _ALONE or root._t is None and isinstance(positions, Differentiable)
-    old = root._v
-    if shared or old.base is not None or not (old.flags.writeable and old.flags.c_contiguous):
-        old = np.array(old, order="C")
-    new = value._v if isinstance(value, Differentiable) else value
-    if index is None:
-        if shape:
-            look(old, shape, strides, offset)[...] = new
-        else:
-            old.reshape(-1)[offset] = new
-        attrs = (("shape", shape), ("strides", strides))
-        root._become(apply("setitem", (root, value), attrs, value=old, integer=offset))
-    else:
-        old.reshape(-1)[index] = new
-        root._become(apply("put", (root, value, positions), (("shape", shape),), value=old))
-    for view, shape, strides, offset in apart:
-        # The same elements, maybe in new memory.
-        view._v = look(old, shape, strides, offset)
-    for view, shape, strides, offset in views:
-        attrs = (("shape", shape), ("strides", strides))
-        view._become(apply("getitem", (root,), attrs, value=look(old, shape, strides, offset), integer=offset))
 
 
 def _is_view(value, root, shape, strides, offset):
@@ -408,5 +367,54 @@ def element(self, key):
     return getitem(self, key)
 
 
+def assign(self, key, value):
+    """`setitem` of a tensor; a part of an array takes a short way, but for the first time, if the tensor has its memory alone."""
+    if not _shortly(self, key, value):
+        setitem(self, key, value)
+
+
+def _shortly(x, key, value):
+    """Whether ``x[key] = value`` could be done in a short way, or has been done."""
+    store = x._t
+    if store is None or store.trace is not None or x._v.__class__ is not np.ndarray or x._k is not None or store.retained:
+        return False
+    value = float(value) if value.__class__ in NUMBERS else value
+    new = value._v if value.__class__ is Tensor else value
+    if _has_no_views(x) and has_alone(x):
+        array = x._v
+        attrs, offset = _part(array, key)
+        if attrs is not None and (new.__class__ is float or new.__class__ is np.ndarray and new.shape == attrs[0][1]):
+            t = record_row(_SETITEM, attrs, x, value, array, offset)
+            if t is not None:
+                array[key] = new
+                place(x, t._t, t._i)
+                return True
+    elif new is not value and new.__class__ is np.ndarray and value._x is not None and value._x.made is x and store.thread.enabled:
+        # ``x[i:j] += 1`` has written through the view already.
+        attrs, offset = _part(x._v, key)
+        return attrs is not None and _is_view(value, x, attrs[0][1], attrs[1][1], offset)
+    return False
+
+
+def _has_no_views(x):
+    """Whether no tensor looks at the memory of `x`, nor `x` at that of another."""
+    extras = x._x
+    return extras is None or not extras.views and extras.made is None
+
+
+def _part(array, key):
+    """The attributes of `setitem` and the offset of a part of an array that has memory of its own, row by row; None and 0 of any other."""
+    if array.base is not None or not array.flags.carray:
+        return None, 0
+    shape, keys = array.shape, key if key.__class__ is tuple else (key,)
+    if len(keys) == len(shape) and all([k.__class__ in _INTEGERS and -n <= k < n for k, n in zip(keys, shape)]):
+        return _ONE_ELEMENT, _position(keys, shape)
+    if not is_basic(key) or any([k.__class__ is slice and _has_tensors(k) for k in keys]):
+        return None, 0
+    part = array[key]
+    strides, offset = _affine(array, key, part)
+    return (("shape", part.shape), ("strides", strides)), offset
+
+
 attach(Differentiable, {"__getitem__": getitem, "__setitem__": setitem})
-attach(Tensor, {"__getitem__": element})
+attach(Tensor, {"__getitem__": element, "__setitem__": assign})

@@ -13,12 +13,12 @@ from ..common.registry import attach, registry
 from ..common.tree import flatten, is_table
 from ..interpreter.fields import share
 from ..rules import BY_NAME
-from .assigning import assign_value, before_change, note_change
+from .assigning import assign_value, before_change, check_distinct, note_change, write
 from .differentiable import Differentiable
 from .functions import astype, reshape
 from .operators import power
 from .record import apply, as_operand, normalise, recorded, tracked
-from .views import root_of, source_of, views_of
+from .views import root_of, source_of, steps_of, views_of
 
 #: What cannot be changed.
 _FIXED = frozenset((float, int, bool, str, type(None)))
@@ -111,7 +111,7 @@ def _set_shape(x, shape):
 
 def _changed(x, result):
     """Let `x`, which is recorded, be `result` from now on; returns `x`."""
-    root = root_of(x)[0]
+    root, window = root_of(x)
     if is_argument(root):
         raise argument_changed()
     if result.shape != x.shape:
@@ -120,7 +120,12 @@ def _changed(x, result):
         if x.dtype.kind != "f":
             raise DtypeError(f"a result that requires a gradient does not fit in place of dtype {x.dtype}")
         result = astype(result, x.dtype)
-    if root is not x or views_of(x):
+    shared = window is not None or views_of(x)
+    if shared and x.dtype.kind == "f" and recorded(root, result):
+        steps, start = steps_of(x, window)
+        check_distinct(x.shape, steps)
+        write(root, result, x.shape, steps, start)
+    elif shared:
         x[...] = result
     else:
         x._become(result)

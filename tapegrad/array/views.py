@@ -64,9 +64,7 @@ def window_of(root, view):
     owner, array = root._v, view._v
     if type(owner) is float or type(array) is float or array.size == 0:
         return None
-    start = data_address(array) - data_address(owner)
-    item = owner.itemsize
-    extent = owner.nbytes
+    start, item, extent = data_address(array) - data_address(owner), owner.itemsize, owner.nbytes
     if not owner.flags.c_contiguous:
         extent = sum(abs(s) * (n - 1) for s, n in zip(owner.strides, owner.shape)) + item
         if 0 <= start < extent:
@@ -77,7 +75,7 @@ def window_of(root, view):
         return None
     if not 0 <= start < extent:
         return None
-    return tuple(s // item for s in array.strides), start // item
+    return tuple([s // item for s in array.strides]), start // item
 
 
 def root_of(x):

@@ -210,7 +210,7 @@ def _result(signature, known, given, x, y, out):
 
 
 @helper
-def _recorded(signature, short, known, given, integer, store, words, a, a_kind, x, kept_x, left, b, b_kind, y, kept_y, right):
+def _recorded(signature, short, known, given, integer, store, words, a, a_kind, x, m, kept_x, left, b, b_kind, y, kept_y, right):
     """Compute an operation and record it; see `of_arrays`, which raises what is raised here."""
     shared = shared_words()
     opcode, out = integer_of(signature, load_int(shared + OPCODE)), attribute(signature, load_int(shared + OUT))
@@ -218,7 +218,8 @@ def _recorded(signature, short, known, given, integer, store, words, a, a_kind, 
     if t == 0:
         drop(out)
         return 0
-    value = _result(signature, known, given, x, y, out)
+    # (What lies in the memory of an operand is described as that is.)
+    value = _result(signature, known or given == x and out == m, given, x, y, out)
     # (What NumPy raises, or a function that it calls, is raised; to compute it again might not raise.  That function may have recorded, too.)
     offset = offset_noted(a, a_kind, b, b_kind, words) if value != 0 else -1
     if value != 0:
@@ -277,7 +278,7 @@ def _known(row, attrs, given, integer, store, words, a, a_kind, x, m, b, b_kind,
         known, short = short < LOOKED_AT, short % LOOKED_AT
         kept_x, kept_y = _for_store(x, a, a_kind, left, short, 1), _for_store(y, b, b_kind, right, short, 2) if n != 0 else 0
         if kept_x != 0 and (kept_y != 0 or n == 0):
-            t = _recorded(signature, short, known, given, integer, store, words, a, a_kind, x, kept_x, left, b, b_kind, y, kept_y, right)
+            t = _recorded(signature, short, known, given, integer, store, words, a, a_kind, x, m, kept_x, left, b, b_kind, y, kept_y, right)
         drop(kept_x)
         drop(kept_y)
     drop(signature)

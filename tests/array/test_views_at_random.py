@@ -44,6 +44,13 @@ def write(draw, a, b):
     def add_to_part():
         a[where] += number
 
+    def set_to_element():
+        a[where] = first[0] if first.size else number
+
+    def set_elements():
+        for k in range(len(a)):
+            a[k] = b[0] if b.ndim == 1 and b.size else a[k] * number
+
     def set_all():
         a[...] = first
 
@@ -74,7 +81,7 @@ def write(draw, a, b):
     def scale():
         a.__imul__(1.1)
 
-    ways = [set_part, scale_part, add_to_part, set_all, swap, set_masked, fill_diagonal, put, copy_to, place, put_mask, scale]
+    ways = [set_part, scale_part, add_to_part, set_to_element, set_elements, set_all, swap, set_masked, fill_diagonal, put, copy_to, place, put_mask, scale]
     ways[draw.integers(len(ways))]()
 
 

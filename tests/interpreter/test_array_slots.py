@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.array import record
+from tapegrad.array import indexing, record
 from tapegrad.common.errors import ModifiedInPlaceError
 from tapegrad.interpreter.fields import numbers
 from tapegrad.rules import ROWS
@@ -31,6 +31,13 @@ OPERANDS = {
     "bool": lambda: np.True_, "long": lambda: 10**400, "text": lambda: "text",
     "list": lambda: [0.5] * 6, "zeros": lambda: np.zeros(6), "whole": lambda: tg.tensor(np.arange(6)), "none": lambda: None,
 }  # fmt: skip
+
+
+def put(array, key, value):
+    array[key] = value
+    return array
+
+
 FUNCTIONS = [
     operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, np.add, np.multiply, np.divide, np.power, np.hypot, np.maximum,
     np.arctan2, operator.matmul, np.matmul, lambda a, b: abs(-a), lambda a, b: np.exp(a), lambda a, b: np.sin(b),
@@ -38,6 +45,7 @@ FUNCTIONS = [
     lambda a, b: tg.logsumexp(a), lambda a, b: np.max(b, axis=-1, keepdims=True), lambda a, b: np.concatenate([a, b]), lambda a, b: np.cumsum(a),
     lambda a, b: np.reshape(a, -1), lambda a, b: np.linalg.det(a), lambda a, b: np.prod(b), lambda a, b: a.item(0) * b[-1],
     operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ipow,
+    lambda a, b: put(a, 0, b), lambda a, b: put(a, (-1, 1), b), lambda a, b: put(a, slice(1, None), b), lambda a, b: put(a, ..., b),
 ]  # fmt: skip
 
 
@@ -114,6 +122,38 @@ def test_rows_with_attributes_take_the_short_way():
         operation()
         # (Where the result were not as described, it would be computed twice, and written.)
         assert calls_of(record._write, operation) == 0, k
+
+
+@native
+def test_parts_of_an_array_are_assigned_the_short_way():
+    cases = [
+        ((1, 2), lambda x: x[0]), ((-1, np.int64(0)), lambda x: x[1] * x[2]), (2, lambda x: x), ((slice(None), 1), lambda x: 0.5), (0, lambda x: np.float64(1.5)),
+        ((slice(1, 3), slice(None, None, 2)), lambda x: np.ones((2, 2))),
+    ]  # fmt: skip
+
+    def shortly(*args):
+        assert calls_of(indexing.setitem, lambda: put(*args)) == 0, args[1]
+
+    def assigned(x, assign=operator.setitem):
+        y = np.zeros((4, 3)) * x[0]
+        for key, value in cases:
+            y[key] = value(x)
+            assign(y, key, value(x))
+        part = y[3]
+        part *= 2.0
+        assign(y, 3, part)
+        # What others look at, or have, is theirs.
+        other, kept = y[2], y * y
+        y[2] = x[1]
+        for key in ((4, 0), (0, -4), 4, (0, 0, 0)):
+            with pytest.raises(IndexError):
+                y[key] = x[0]
+        with pytest.raises(ValueError, match="broadcast"):
+            y[1] = np.ones(2)
+        return np.sum(y * y, axis=0) + other * kept[2]
+
+    assert tg.check(assigned, np.arange(1.0, 4.0), order=2).passed
+    np.testing.assert_array_equal(assigned(leaf(np.arange(1.0, 4.0)), shortly).detach().numpy(), assigned(np.arange(1.0, 4.0)))
 
 
 @native
