@@ -76,6 +76,11 @@ def has_alone(x):
     return _references(x) == _ALONE
 
 
+def has_tangent_alone(x):
+    """Whether only the dual number `x` has its tangent, which is in no variable."""
+    return sys.getrefcount(x._d) == _ALONE
+
+
 def check_distinct(shape, steps):
     """Refuse to write to a view that shows an element more than once."""
     if 0 not in shape and any([n > 1 and step == 0 for n, step in zip(shape, steps)]):

@@ -25,14 +25,14 @@ from ..rules import BY_NAME
 from ..rules.transposed import look
 from ..tape.meta import c_strides
 from ..tape.store import thread_state
-from .assigning import check_distinct, has_alone, write
+from .assigning import check_distinct, has_alone, has_tangent_alone, write
 from .differentiable import Differentiable
-from .dual import made
+from .dual import Dual, made
 from .functions import broadcast_to, concatenate, frozen, moved_by, positions_of, ravel, reshape, where
 from .inplace import argument_changed, assign_elements, is_argument
 from .record import apply, as_operand, guard_on, normalise, plain, record_aux, recorded, tracked
 from .tensor import Tensor
-from .traces import computed
+from .traces import computed, current_body
 from .views import note_view, root_of, steps_of, window_of
 
 
@@ -396,15 +396,49 @@ def _shortly(x, key, value):
     return False
 
 
+def assign_dual(x, key, value):
+    """`setitem` of a dual number; a part of an array takes a short way if the number has its memory, and that of its tangent, alone."""
+    if not _shortly_carried(x, key, value):
+        setitem(x, key, value)
+
+
+def _shortly_carried(x, key, value):
+    """Whether ``x[key] = value``, of a dual number, has been done in a short way."""
+    if x._p is not None or not x._v.__class__ is x._d.__class__ is np.ndarray or current_body() is not None:
+        return False
+    if not (_has_no_views(x) and has_alone(x) and has_tangent_alone(x)):
+        return False
+    array, tangent, new, of_new = x._v, x._d, float(value) if value.__class__ in NUMBERS else value, None
+    if new.__class__ is Dual and new._p is None and new._level == x._level and new._lanes == x._lanes:
+        new, of_new = new._v, new._d
+    attrs, _ = _part(array, key)
+    if attrs is None or not _has_own_rows(tangent) or of_new is not None and of_new.__class__ is not np.ndarray and of_new.__class__ is not float:
+        return False
+    if new.__class__ is not float and (new.__class__ is not np.ndarray or new.shape != attrs[0][1] or new.dtype != array.dtype):
+        return False
+    keys = key if key.__class__ is tuple else (key,)
+    if new.__class__ is float and of_new.__class__ is np.ndarray:
+        # One for each lane, of a number that goes to all places.
+        of_new = of_new.reshape(-1, *[1] * len(attrs[0][1]))
+    array[keys] = new
+    tangent[keys if x._lanes is None else (slice(None), *keys)] = 0.0 if of_new is None else of_new
+    return True
+
+
 def _has_no_views(x):
     """Whether no tensor looks at the memory of `x`, nor `x` at that of another."""
     extras = x._x
     return extras is None or not extras.views and extras.made is None
 
 
+def _has_own_rows(array):
+    """Whether an array has memory of its own, row by row."""
+    return array.base is None and array.flags.carray
+
+
 def _part(array, key):
-    """The attributes of `setitem` and the offset of a part of an array that has memory of its own, row by row; None and 0 of any other."""
-    if array.base is not None or not array.flags.carray:
+    """The attributes of `setitem` and the offset of a part of an array that `_has_own_rows`; None and 0 of any other."""
+    if not _has_own_rows(array):
         return None, 0
     shape, keys = array.shape, key if key.__class__ is tuple else (key,)
     if len(keys) == len(shape) and all([k.__class__ in _INTEGERS and -n <= k < n for k, n in zip(keys, shape)]):
@@ -418,3 +452,4 @@ def _part(array, key):
 
 attach(Differentiable, {"__getitem__": getitem, "__setitem__": setitem})
 attach(Tensor, {"__getitem__": element, "__setitem__": assign})
+attach(Dual, {"__setitem__": assign_dual})

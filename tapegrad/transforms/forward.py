@@ -253,9 +253,10 @@ def recorded(transformed, f, transformation):
     return transformed if again is None else again(transformation) or transformed
 
 
-def by_passes(f, k, args, kwargs, kept=()):
-    """The Jacobian in argument `k` by passes of dual numbers, a few columns at a time: the parts of each leaf of the result, and its structure."""
-    value = _entered(args[k], f"argument {k} of {function_name(f)}")
+def by_passes(f, k, argnums, args, kwargs, kept=()):
+    """The Jacobian in argument `k` of `argnums` by passes of dual numbers, a few columns each: the parts of each leaf of the result, and its structure."""
+    values = {j: _entered(args[j], f"argument {j} of {function_name(f)}") for j in argnums}
+    value = values[k]
     shape, dtype = tuple(np.shape(value)), getattr(value, "dtype", np.dtype(np.float64))
     size = int(np.prod(shape, dtype=np.int64))
     chunks, start, before = [], 0, None
@@ -269,7 +270,9 @@ def by_passes(f, k, args, kwargs, kept=()):
             seeds = np.zeros((lanes, size), dtype)
             seeds[np.arange(count), start + np.arange(count)] = 1.0
             seeded = made(value, seeds.reshape((lanes, *shape)), lanes, level)
-            arguments = (*args[:k], seeded, *args[k + 1 :])
+            # (What is written into the others, on the way, may have a tangent.)
+            along = {j: seeded if j == k else made(value, None, lanes, level) for j, value in values.items()}
+            arguments = [along.get(j, argument) for j, argument in enumerate(args)]
             _, tangents, structure = _pass(functools.partial(f, **kwargs), arguments, level, lanes, f"the result of {function_name(f)}")
         if before is not None and structure != before:
             raise StructureError(f"the result of {function_name(f)} is {before} at one call and {structure} at the next, with the same arguments")

@@ -400,7 +400,7 @@ class _Jacfwd(JacobianFunction):
 
     def _by_passes(self, args, kwargs):
         check_given(self._argnums, args)
-        passes = [unshared(functools.partial(by_passes, self.__wrapped__, k), args, kwargs, (k,)) for k in self._argnums]
+        passes = [unshared(functools.partial(by_passes, self.__wrapped__, k, self._argnums), args, kwargs, self._argnums) for k in self._argnums]
         (leaves, structure), *_ = passes
         return unflatten(structure, leaves if self._one else list(zip(*[leaves for leaves, _ in passes], strict=True)))
 

@@ -134,6 +134,11 @@ def test_tensors_do_what_arrays_do(block):
         ends = [sum(float(np.sum(w * e)) for w, e in zip(weights, run(seed, x + h * ways[0], y + h * ways[1]))) for h in (1e-6, -1e-6)]
         measured = (ends[0] - ends[1]) / 2e-6
         assert abs(exact - measured) <= 1e-5 * (1 + abs(exact) + abs(measured)), f"program {seed}"
+        carried = tg.jvp(lambda x, y: sum((w * f).sum() for w, f in zip(weights, run(seed, x, y))), (x, y), ways)[1]  # noqa: B023
+        np.testing.assert_allclose(carried, exact, rtol=1e-11, atol=1e-11, err_msg=f"program {seed}")
+        columns = tg.jacfwd(lambda x, y: sum((w * f).sum() for w, f in zip(weights, run(seed, x, y))), argnums=(0, 1))(x, y)  # noqa: B023
+        for column, t in zip(columns, leaves):
+            np.testing.assert_allclose(column, plain(t.grad) if t.grad is not None else np.zeros(t.shape), rtol=1e-11, atol=1e-11, err_msg=f"program {seed}")
     assert refused <= 10
 
 

@@ -43,6 +43,22 @@ def test_names_and_positions_from_the_end_are_positions(name):
         same(make(of_two, argnums=last)(X, 3.0), make(of_two, argnums=numbers)(X, 3.0))
 
 
+def test_what_is_computed_of_one_argument_may_be_written_into_what_is_computed_of_another():
+    def mixed(a, b):
+        c, d = a * 1.0, b * 1.0
+        c[0], d[1] = b[0] * b[1], a[0] * a[1]
+        return c * c * d
+
+    def apart(a, b):
+        return np.stack([b[0] * b[1], a[1]]) ** 2 * np.stack([b[0], a[0] * a[1]])
+
+    for name in ("jacobian", "jacrev", "jacfwd"):
+        same(TRANSFORMATIONS[name](mixed, argnums=(0, 1))(X, X + 2.0), tg.jacobian(apart, argnums=(0, 1))(X, X + 2.0))
+    for name in ("grad", "value_and_grad", "hessian", "hessian_diag", "laplacian", "jit"):
+        total = (TRANSFORMATIONS[name](lambda a, b, f=f: np.sum(f(a, b)), argnums=(0, 1))(X, X + 2.0) for f in (mixed, apart))
+        same(*total)
+
+
 def test_products():
     for last in ("b", -1):
         assert tg.hvp(of_two, argnums=last)(X, 3.0, 1.0) == tg.hvp(of_two, argnums=1)(X, 3.0, 1.0)
