@@ -77,7 +77,7 @@ def tangent_on_floats(row):
         Raises ArithmeticError or ValueError where Python's functions do, and where a partial derivative is not finite: a zero counts
         absolutely there.
     """
-    if not row.elementwise or row.scalar is None or row.constants:
+    if not row.elementwise or row.scalar is None or row.refused:
         return None
     lines = []
     try:
@@ -107,7 +107,7 @@ def tangent_on_arrays(row):
 
     What it gives may be of fewer axes than the value; who calls it ignores floating-point errors.
     """
-    if not row.elementwise or row.constants:
+    if not row.elementwise or row.refused:
         return None
     # (Python's numbers raise what NumPy's do not.)
     lines, scope = [f"    if x{k}.__class__ is float: x{k} = number(x{k})" for k in range(row.arity)], {"product": _product, "number": np.float64}

@@ -77,7 +77,7 @@ def _cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
     a, b = F.lift(a), F.lift(b)
     if a.ndim < 1 or b.ndim < 1:
         raise ValueError("At least one array has zero dimension")
-    a, b = F.moveaxis(a, axisa, -1), F.moveaxis(b, axisb, -1)
+    a, b = (x if axis == -1 else F.moveaxis(x, axis, -1) for x, axis in ((a, axisa), (b, axisb)))
     n, m = a.shape[-1], b.shape[-1]
     if n not in (2, 3) or m not in (2, 3):
         raise ValueError(f"Both input arrays must be (arrays of) 3-dimensional vectors, but they are {n} and {m} dimensional instead.")
@@ -86,7 +86,7 @@ def _cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
     a, b = (x if x.shape[-1] == 3 else _extended(x, after=1) for x in (a, b))
     forward, back = np.array([1, 2, 0]), np.array([2, 0, 1])
     product = a[..., forward] * b[..., back] - a[..., back] * b[..., forward]
-    return F.moveaxis(product, -1, axisc)
+    return product if axisc == -1 else F.moveaxis(product, -1, axisc)
 
 
 def _extended(x, before=0, after=0):

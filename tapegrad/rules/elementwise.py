@@ -87,7 +87,7 @@ of_numpy(
 )
 of_numpy("fmod", "x % y with the sign of x", "-7.0, 3.0 -> -1.0, (1.0, 2.0)", one, lambda x, y, z: -_quotient(x, y, z))
 of_numpy("absolute", "abs(x); derivative 0 at 0", "-2.0 -> 2.0, -1.0", lambda x, z: L.sign(x), expr=L.abs, scalar=abs, node="Abs", numpy=(np.absolute, np.fabs))
-of_numpy("sign", "sign of x; derivative 0", "-2.0 -> -1.0, 0.0", zero)
+of_numpy("sign", "sign of x; derivative 0", "-2.0 -> -1.0, 0.0", zero, scalar=lambda x: 1.0 if x > 0.0 else -1.0 if x < 0.0 else x + 0.0)
 of_operator("square", lambda x: x * x, "x ** 2", "3.0 -> 9.0, 6.0", lambda x, z: 2.0 * x, node="Pow")
 of_operator("reciprocal", lambda x: 1.0 / x, "1 / x", "4.0 -> 0.25, -0.0625", lambda x, z: -(z * z))
 of_numpy("sqrt", "square root; derivative +inf at 0", "4.0 -> 2.0, 0.25", lambda x, z: 0.5 / z)
@@ -109,12 +109,19 @@ def _logaddexp(x, y):
     return select(L.eq(x, y), x + LN2, big + L.log1p(L.exp(small - big)))
 
 
+def _logaddexp_scalar(x, y):
+    return x + LN2 if x == y else max(x, y) + math.log1p(math.exp(-abs(x - y)))
+
+
 def _share(x, y, z, scale=1.0):
     # Equal infinities have no difference.  (Equal numbers have one, whose derivative counts at second order.)
     return select(L.eq(x, y) & L.isnan(x - y), 0.5, L.sigmoid((x - y) * scale))
 
 
-of_numpy("logaddexp", "log(e**x + e**y) without overflow", "1.0, 1.0 -> 1.6931..., (0.5, 0.5)", _share, lambda x, y, z: _share(y, x, z), expr=_logaddexp)
+of_numpy(
+    "logaddexp", "log(e**x + e**y) without overflow", "1.0, 1.0 -> 1.6931..., (0.5, 0.5)", _share, lambda x, y, z: _share(y, x, z),
+    expr=_logaddexp, scalar=_logaddexp_scalar,
+)
 
 # ---- trigonometric and hyperbolic functions ------------------------------------
 of_numpy("sin", "sine", "0.5 -> 0.4794..., 0.8775...", lambda x, z: L.cos(x))
@@ -136,7 +143,7 @@ of_numpy(
 )
 of_numpy(
     "hypot", "sqrt(x**2 + y**2); derivative 0 at the origin", "3.0, 4.0 -> 5.0, (0.6, 0.8)", lambda x, y, z: select(L.eq(z, 0.0), 0.0, x / z),
-    lambda x, y, z: select(L.eq(z, 0.0), 0.0, y / z), scalar=None,
+    lambda x, y, z: select(L.eq(z, 0.0), 0.0, y / z), scalar=lambda x, y: abs(complex(x, y)),
 )
 
 
@@ -178,18 +185,26 @@ def _min(x, y):
     return select(L.isnan(x) | (x <= y), x, y)
 
 
+def _larger_of(x, y):
+    return x if x >= y or x != x else y
+
+
+def _smaller_of(x, y):
+    return x if x <= y or x != x else y
+
+
 of_numpy(
     "maximum", "the larger of x and y; a tie shares the derivative evenly", "2.0, 3.0 -> 3.0, (0.0, 1.0)", lambda x, y, z: _pick(x, y, _larger(x, y)),
-    lambda x, y, z: _pick(y, x, _larger(y, x)), expr=_max, scalar=lambda x, y: x if x >= y or x != x else y, silent="the other operand is larger",
+    lambda x, y, z: _pick(y, x, _larger(y, x)), expr=_max, scalar=_larger_of, silent="the other operand is larger",
 )
 of_numpy(
     "minimum", "the smaller of x and y; a tie shares the derivative evenly", "2.0, 3.0 -> 2.0, (1.0, 0.0)", lambda x, y, z: _pick(x, y, _larger(y, x)),
-    lambda x, y, z: _pick(y, x, _larger(x, y)), expr=_min, scalar=lambda x, y: x if x <= y or x != x else y, silent="the other operand is smaller",
+    lambda x, y, z: _pick(y, x, _larger(x, y)), expr=_min, scalar=_smaller_of, silent="the other operand is smaller",
 )
 elementwise(
     "where", lambda c, x, y: np.where(c, x, y), lambda c, x, y: select(c, x, y),
     (None, lambda c, x, y, z: select(c, 1.0, 0.0), lambda c, x, y, z: select(c, 0.0, 1.0)),
-    node="Where", doc="x where the condition holds, else y; the branch not taken gets a derivative of exactly 0",
+    scalar=lambda c, x, y: x if c else y, node="Where", doc="x where the condition holds, else y; the branch not taken gets a derivative of exactly 0",
     silent="the other branch of the condition is taken",
 )
 elementwise(
@@ -199,6 +214,7 @@ elementwise(
         lambda x, lo, hi, z: select((x < lo) & (lo <= hi), 1.0, 0.0),
         lambda x, lo, hi, z: select((x > hi) | ((x <= hi) & (lo > hi)), 1.0, 0.0),
     ),
+    scalar=lambda x, lo, hi: _smaller_of(_larger_of(x, lo), hi),
     node="Clamp", doc="x limited to [lo, hi]; derivative 1 on the closed interval", silent="the operand is outside of the bounds",
 )
 
@@ -230,7 +246,7 @@ elementwise(
 )
 elementwise(
     "relu", lambda x: np.maximum(x, 0), lambda x: select(x > 0.0, x, select(L.isnan(x), x, 0.0)),
-    (lambda x, z: select((x > 0.0) | L.isnan(x), 1.0, 0.0),),
+    (lambda x, z: select((x > 0.0) | L.isnan(x), 1.0, 0.0),), scalar=lambda x: x if x > 0.0 or x != x else 0.0,
     node="Relu", doc="max(x, 0); derivative 0 at 0", silent="the operand is not positive", example="2.0 -> 2.0, 1.0",
 )
 of_numpy("copysign", "abs(x) with the sign of y", "2.0, -1.0 -> -2.0, (-1.0, 0.0)", lambda x, y, z: L.sign(x) * L.sign(z), zero)

@@ -140,6 +140,11 @@ structural(
 )
 
 
+def _stack_value(*xs, axis=0):
+    # Of numbers: `np.stack` takes as long as all that records it.
+    return np.array(xs) if xs and xs[0].__class__ is float else np.stack(xs, axis=axis)
+
+
 def _stack_vjp(g, *rest, axis=0):
     return tuple(part.reshape(rest[0].shape) for part in S.taken_apart(g, [1] * (len(rest) - 1), axis))
 
@@ -150,7 +155,7 @@ def _stack_jvp(tangents, *rest, axis=0):
 
 
 structural(
-    "stack", -1, lambda *xs, axis=0: np.stack(xs, axis=axis), _stack_vjp, jvp=_stack_jvp, linear=True, node="Stack",
+    "stack", -1, _stack_value, _stack_vjp, jvp=_stack_jvp, linear=True, node="Stack",
     doc="arrays joined along a new axis", shape=lambda *xs, axis=0: (S.stacked(xs, axis), S.together(*xs)), effect="move",
 )
 
