@@ -310,13 +310,17 @@ def at_once(row, operands):
 def _of_arrays(row, values, tangents, level, lanes):
     """`at_once` where there are arrays."""
     rule = tangent_on_arrays(row)
-    if rule is None or lanes is not None and len({np.ndim(x) for x in values}) > 1:
+    if rule is None:
         return None
     try:
         value = row.value(*values)
     except ValueError:
         return None
-    shape = value.shape if lanes is None else (lanes, *value.shape)
+    shape = value.shape
+    if lanes is not None:
+        # The axis of the lanes stays the first where operands have fewer axes than the value.
+        shape = (lanes, *shape)
+        tangents = [t if t is None or t.ndim == len(shape) else t.reshape(lanes, *[1] * (len(shape) - t.ndim), *t.shape[1:]) for t in tangents]
     with np.errstate(all="ignore"):
         tangent = rule(*values, value, *tangents)
     return made(value, tangent if tangent is None or np.shape(tangent) == shape else np.broadcast_to(tangent, shape), lanes, level)
