@@ -17,7 +17,7 @@ from ..common.tree import is_matrix, is_sparse, is_table
 from ..interpreter.fields import share
 from ..rules import BY_NAME
 from ..tape.meta import meta_of
-from ..tape.watch import copy_of
+from ..tape.watch import apart, copy_of
 from .differentiable import Differentiable
 from .dual import at_once
 from .functions.groups import sparse_product
@@ -146,6 +146,7 @@ def _install_operators():
         share(name, way, BY_NAME[name])
     share("describe", _described)
     share("copy", copy_of)
+    share("apart", apart)
 
 
 _install_operators()

@@ -29,7 +29,7 @@ from ..tape.layout import CLEARED, TRACED
 from ..tape.meta import SCALAR, checked, meta_of
 from ..tape.places import PACKAGE
 from ..tape.store import OBJECT_BYTES, thread_state
-from ..tape.watch import EXPOSED, copy_of, owner_of, stamp
+from ..tape.watch import EXPOSED, apart, copy_of, owner_of, stamp
 from .differentiable import Differentiable, below
 from .traces import computed, current_body, failed, of_another_thread, trace_of
 from .views import root_of
@@ -418,7 +418,7 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
     for k, on in zip(slots, flags):
         on_tape.append(operands[k] if on else None)
     store = choose_store(on_tape)
-    if store.length + len(operands) >= store.limit or store.nbytes > store.byte_limit and not store.explicit and not store.pinned:
+    if store.length + len(operands) >= store.limit or store.nbytes > store.byte_limit and not store.pinned:
         store = with_room(store, on_tape, len(operands))
     for t in on_tape:
         operand_slots.append(0 if t is None else t._i if t._t is store else store.enter(t) if t._t is None else slot_of(store, t))
@@ -518,6 +518,8 @@ def _keep(store, signature, operands, values, value):
                 saved = _own(store, slot, saved, operands[k])
         elif EXPOSED and saved.__class__ is np.ndarray and id(owner_of(saved)) in EXPOSED:
             store.watched.add(slot, saved, stamp(saved), saved)
+        elif saved.__class__ is np.ndarray and saved.base is not None:
+            saved = apart(saved)
         objects.append(saved)
     store.nbytes += signature.saved_bytes + OBJECT_BYTES
     return position

@@ -26,6 +26,7 @@ from ..codegen.python_api import (
 )  # fmt: skip
 from .program import LOOKED_AT
 from .tensor_memory import (
+    APART,
     ARRAY,
     BASE,
     BOTH,
@@ -147,12 +148,14 @@ def _watched(array):
 
 @helper
 def _for_store(value, thing, kind, slot, short, code):
-    """What the store may keep of an operand, a new reference: a copy of a constant; 0, with or without an exception, if that is large, or to be watched."""
+    """What the store may keep of an operand, a new reference: a copy of a constant, or of a small part; 0, with or without an exception: generally."""
     if is_array(thing, kind) and (short & 3 == code or short >> 2 & 3 == code or short >> 4 == code):
         if slot == 0:
             return _told(COPY, value)
         if _watched(value):
             return 0
+        if not has(value, load_int(shared_words() + BASE), load_int(shared_words() + NONE)):
+            return _told(APART, value)
     keep(value)
     return value
 

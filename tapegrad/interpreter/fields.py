@@ -17,10 +17,11 @@ comes with a wheel; from a source tree the first process that differentiates com
 `share`           tells the native type what it has to know: ``share("tensor", cls)`` and ``share("parameter", cls)``, the classes whose
                   instances take the short way (results are of the first); ``share("describe", function)``
                   and ``share("copy", function)``, what describes a constant array (None: the general way has to), and what copies one
-                  that is not large; ``share("ufunc", function)``, the general way of ufuncs, and ``share("of one", table)`` and
-                  ``share("of two", table)``, by the ufunc its row and a function of floats (None: of a power); and
-                  ``share(name, function, row)``, the general way and the row of an operator; ``share("update add", function)``, its general
-                  way in place, and ``share("changed", function)``, which lets a tensor of an array be the result of one.
+                  that is not large; ``share("apart", function)``, what copies a small part of an array; ``share("ufunc", function)``, the
+                  general way of ufuncs, and ``share("of one", table)`` and ``share("of two", table)``, by the ufunc its row and a
+                  function of floats (None: of a power); and ``share(name, function, row)``, the general way and the row of an operator;
+                  ``share("update add", function)``, its general way in place, and ``share("changed", function)``, which lets a tensor of an
+                  array be the result of one.
 """
 
 from __future__ import annotations

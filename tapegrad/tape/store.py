@@ -150,7 +150,8 @@ class TapeStore(_Words):
         self.runs_at, self.codes_at = id(self.runs), id(self.codes)
         self.in_python, self.hooks, self.node_hooks, self.pre_hooks, self.retained = {}, {}, {}, {}, {}
         self.others, self.cleared, self.clearings = 0, 0, []
-        self.nbytes, self.byte_limit = 0, FIRST_BYTES
+        # (An explicit tape lets go of nothing: no limit sends it the general way.)
+        self.nbytes, self.byte_limit = 0, 1 << 62 if self.explicit else FIRST_BYTES
         self.special = False
         self.pinned, self.resting, self.before = 0, 0, []
         self.began = 0.0

@@ -22,6 +22,8 @@ from ..common.registry import registry
 
 #: Up to so many bytes an array is its own stamp, or is copied.
 SHORT = 4096
+#: A part of memory is small if the whole is so many times as large, or more.
+PART = 8
 #: How a watched array is compared (`Watched`).
 SAME, STAMPED, LEFT = 0, 1, 2
 
@@ -47,6 +49,15 @@ def copy_of(array, most=SHORT):
     copy = np.ndarray(array.shape, array.dtype, np.empty(nbytes, np.uint8), -sum(s for s in spans if s < 0), array.strides)
     copy[...] = array
     return copy
+
+
+def apart(array):
+    """What a tape keeps of an array that looks at the memory of another: a copy of a small part, or it would keep the whole.
+
+    (Whoever writes to the whole from then on would have to copy it, too: ``x[i + 1] = x[i] + h * f(x[i])``.)
+    """
+    copy = copy_of(array, getattr(array.base, "nbytes", 0) // PART)
+    return array if copy is None else copy
 
 
 def owner_of(array):

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.array import indexing, record
 from tapegrad.array.record import apply
 from tapegrad.common import config
+from tapegrad.interpreter.fields import numbers
 from tapegrad.rules import BY_NAME
 from tapegrad.tape.meta import Meta, meta_of
+from tests.counting import calls_of
 from tests.rules.checker import generator, leaf
 
 SIDES = itertools.count(5)
@@ -25,6 +28,39 @@ def test_an_assignment_writes_in_place_where_nobody_else_has_the_array(assign):
     old, values = y._v, y._v.copy()
     y[1] = 7.0
     assert y._v.ctypes.data != address and np.array_equal(old, values) and y._v[1] == 7.0
+
+
+@pytest.mark.parametrize("general", [False, True])
+def test_what_is_written_row_by_row_is_not_copied_for_what_the_tape_keeps_of_its_rows(general, monkeypatch):
+    if general:
+        # Of the way back only: the store is one of another thread for the short way.
+        monkeypatch.setattr(record, "record_row", lambda *_: None)
+        monkeypatch.setattr(indexing, "record_row", lambda *_: None)
+    def trajectory(p, places=None):
+        x = np.zeros((50, 3)) * p
+        x[0] = np.arange(1.0, 4.0)
+        for k in range(49):
+            x[k + 1] = x[k] + 0.1 * np.sin(x[k] * p) * x[k]
+            if places is not None:
+                places.add(x._v.ctypes.data)
+        return np.sum(x[-1])
+
+    assert tg.check(trajectory, 0.7).passed
+    trajectory(leaf(0.7), places := set())
+    assert len(places) <= 2
+
+
+def test_a_tape_with_much_to_keep_takes_the_short_way():
+    def calls(x):
+        for _ in range(40):
+            x = np.sin(x * x)
+        found.append(calls_of(record._write, lambda: np.sin(x * x)) if isinstance(x, tg.Tensor) else 0)
+        return np.sum(x)
+
+    found = []
+    tg.grad(calls)(np.linspace(0.1, 0.9, 10_000))
+    assert found == [0] or numbers is None
+
 
 #: Of a square matrix: results of one shape that are all one row, and lie in memory in several ways.
 GATHERED = {
