@@ -30,6 +30,7 @@ from ..rules import BY_NAME
 from ..rules.loops import DRIVEN
 from ..tape.layout import ARRAY_LEAF, CONTINUES, RECORD, SCALAR_LEAF, TRACED, VALUE
 from ..tape.meta import SCALAR, meta_of
+from ..tape.watch import PART
 from . import walk as W
 from .trace import FAILS, GUARD, HOST, SHAPE, fails
 from .values import ValueProgram, called
@@ -194,16 +195,19 @@ class EntryLayout:
         if row.effect == "view" and entry.meta is not SCALAR and operands[0] > 0 and operands[0] in self.arrays:
             source = self.arrays[operands[0]]
             view = row.value(source, **row.keywords(entry.attrs, entry.integer))
-            if isinstance(view, np.ndarray) and np.may_share_memory(view, source):
+            small = view.nbytes * PART <= source.nbytes and operands[0] in self._written
+            # (For a small part that the way back reads, the whole could not be written to.)
+            if isinstance(view, np.ndarray) and np.may_share_memory(view, source) and not small:
                 self._name(item.slot, view, operands[0])
                 self._signature(item, self._plan(item, False)[1])
                 return
-        if row.effect == "write" and self._may_reuse(item):
+        reused = row.effect == "write" and self._may_reuse(item)
+        if reused:
             self._name(item.slot, self.arrays[operands[0]], operands[0])
         else:
             self._allocate(item)
         # Elsewhere than in the body of a loop, Python runs loops: it can record what they meet.
-        program, signature = self._plan(item, self.tape.of_iteration or row.name not in DRIVEN)
+        program, signature = self._plan(item, self.tape.of_iteration or row.name not in DRIVEN, reused)
         if program is None:
             self._step(item, None, partial(row.value, **row.keywords(entry.attrs, entry.integer)))
         else:
@@ -215,8 +219,11 @@ class EntryLayout:
                 self.kept_roots.update(self._roots.get(o) for o in (item.slot, *operands))
         self._signature(item, signature)
 
-    def _plan(self, item, computed):
-        """The program of an entry's value, if it is to be `computed` by one, and the signature of its adjoint, or None."""
+    def _plan(self, item, computed, reused=False):
+        """The program of an entry's value, if it is to be `computed` by one, and the signature of its adjoint, or None.
+
+        If the memory of the first operand is `reused`, the value is written there.
+        """
         entry, operands, active = item.entry, item.operands, self._active
         row, attrs, metas = entry.function, entry.attrs, tuple(map(self._metas.__getitem__, operands))
         if row.primitive is not None:
@@ -224,9 +231,9 @@ class EntryLayout:
             attrs, metas = tuple(attrs), (meta_of(call), *metas[1:])
         flags = tuple(map(active.__getitem__, operands)) if active[item.slot] and not self.tape.forward_only else None
         out = self._metas[item.slot]
-        key = row, attrs, metas, flags, out, computed
+        key = row, attrs, metas, flags, out, computed, reused
         if key not in self._planned:
-            program = ValueProgram.of_row(row, attrs, metas, out) if computed else None
+            program = ValueProgram.of_row(row, attrs, metas, out, reused) if computed else None
             mask = flags and tuple([flags[k] != 0 for k in row.slots(len(operands))])
             self._planned[key] = program, flags and Signature.find((row, attrs, metas, mask, out))
         return self._planned[key]

@@ -56,6 +56,8 @@ class ValuePlanner(Steps):
         self.result = Atom(0, 0, out.shape, out.strides, out.char)
         self.operands = [self._operand(meta) for meta in metas]
         self.registers = [sym.atom.reg for sym in self.operands]
+        #: Of a row that changes a copy of its first operand: whether the result is that operand's memory. It is where the copy is made.
+        self.reused = None
 
     def _operand(self, meta):
         if meta.char not in ITEMSIZE:
@@ -74,6 +76,13 @@ class ValuePlanner(Steps):
             raise Unplanned(f"{function.__name__} of {chars}")
         syms = [self.converted(sym, char) for sym, char in zip(syms, chars)]
         self._elements(inner_loop(function, types), [*(s.window().atom for s in syms), self.result], self.out.shape)
+        return self.sym(self.result)
+
+    def changed(self, sym):
+        if self.reused is None or not self.result.whole or (sym.shape, sym.char) != (self.result.shape, self.result.char):
+            return super().changed(sym)
+        if not self.reused:
+            self.loop([sym.expr], [self.result], sym.shape, [None])
         return self.sym(self.result)
 
     def converted(self, sym, char, target=None):
@@ -176,9 +185,9 @@ class ValueProgram:
 
     @staticmethod
     @cached(MOST)
-    def of_row(row, attrs, metas, out):
-        """The program of a row, or None if NumPy has to be called."""
-        return ValueProgram._planned(lambda plan: _row(plan, row, attrs), metas, out)
+    def of_row(row, attrs, metas, out, reused=False):
+        """The program of a row, or None if NumPy has to be called; its result may be in the memory of its first operand, which is `reused`."""
+        return ValueProgram._planned(lambda plan: _row(plan, row, attrs, reused), metas, out)
 
     @classmethod
     @lru_cache(MOST)
@@ -205,7 +214,7 @@ def _ufunc_of(row):
     return row.value if isinstance(row.value, np.ufunc) else None
 
 
-def _row(plan, row, attrs):
+def _row(plan, row, attrs, reused):
     operands = plan.operands
     if row.elementwise:
         function = _ufunc_of(row)
@@ -224,6 +233,8 @@ def _row(plan, row, attrs):
         if any(s.char not in "df" for k, s in enumerate(operands) if k not in row.constants):
             raise Unplanned(row.name)
         plan.eager = ELEMENTARY
+        if row.effect == "write":
+            plan.reused = reused
         if row.name in DRIVEN:
             return plan.looped(row, operands, dict(attrs)["program"], plan.result)
     value = row.computed(operands, plan.sym(plan.result), row.keywords(attrs, plan.DYNAMIC))

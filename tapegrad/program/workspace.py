@@ -31,7 +31,7 @@ from . import walk as W
 from .backward import Backward, listed, seeds_of
 from .ports import inputs_of, outputs_of
 from .stream import EntryLayout
-from .trace import FAILS, GUARD, SHAPE
+from .trace import FAILS, GUARD, ROW, SHAPE
 
 
 class _Metas(dict):
@@ -154,6 +154,11 @@ class Workspace(EntryLayout):
                 if o > 0:
                     readers.setdefault(o, []).append(item.slot)
         return readers
+
+    @cached_property
+    def _written(self):
+        """Slots of arrays that an indexed assignment changes."""
+        return {item.operands[0] for item in self.tape.items if item.entry.kind == ROW and item.entry.function.effect == "write"}
 
     # -- parameters ------------------------------------------------------------------
     def _finish(self):
