@@ -18,6 +18,7 @@ instruction, on the recorded order, which is the order of execution.
 import numpy as np
 
 from ..program.trace import ROW
+from ..tape.watch import PART
 from .columns import distinct, joined
 
 
@@ -57,13 +58,40 @@ def place_writes(references):
     -------
     list of Storage
     """
-    if not any(item.entry.kind == ROW and item.entry.function.effect == "write" for item in references.columns.tape.items):
+    if not any(map(_writes, references.columns.tape.items)):
         return []
-    return _Placement(references).run()
+    placement = _Placement(references)
+    storages = placement.run()
+    if len(_written(storages)) < len(placement.writers):
+        # What reads small parts of a version later, as the way back does, reads copies of them.
+        apart = _Placement(references, True)
+        found = apart.run()
+        if len(_written(found)) > len(_written(storages)):
+            storages = found
+            for t in apart.parts:
+                t.stored = True
+    for storage in storages:
+        for t in storage.templates:
+            t.storage = storage
+    return storages
+
+
+def _writes(item):
+    return item.entry.kind == ROW and item.entry.function.effect == "write"
+
+
+def _written(storages):
+    return [t for storage in storages for t in storage.writes]
 
 
 class _Placement:
     """Times at which arrays are read, and versions that may share a place.
+
+    Parameters
+    ----------
+    references : References
+    apart : bool
+        Whether small windows on what is written to are copies in places of their own.
 
     Attributes
     ----------
@@ -72,22 +100,28 @@ class _Placement:
     root : dict
         Windows -> what they look at.
     writers : list of StatementNode
+    parts : set of StatementNode
+        Those that compute windows which are copies.
     """
 
-    def __init__(self, references):
+    def __init__(self, references, apart=False):
         self.references, self.columns = references, references.columns
         columns = self.columns
         tape, first, operands = columns.tape, columns.first.tolist(), columns.operands
         self.last, self.root = {}, {}
         numbers = np.flatnonzero(columns.item >= 0)
-        writers = {}
+        writers, self.parts = {}, set()
+        changed = {int(operands[first[i]]) for i in numbers.tolist() if apart and _writes(tape.items[columns.item[i]])}
         for i, k in zip(numbers.tolist(), columns.item[numbers].tolist()):
             entry = tape.items[k].entry
             for r in operands[first[i] : first[i + 1]].tolist():
                 self.last[self.root.get(r, r)] = i
             if entry.kind == ROW and entry.meta.shape and entry.function.effect == "view":
                 r = int(operands[first[i]])
-                self.root[i] = self.root.get(r, r)
+                if r in changed and r >= 0 and PART * entry.meta.nbytes <= tape.metas[columns.slots[r]].nbytes:
+                    self.parts.add(references.templates[references.owner[i]])
+                else:
+                    self.root[i] = self.root.get(r, r)
             elif entry.kind == ROW and entry.function.effect == "write":
                 writers[int(references.owner[i])] = None
         for slot, _ in tape.outputs:
@@ -113,9 +147,6 @@ class _Placement:
             # The first version is computed elsewhere.
             parts = self._groups({t for t in templates if t in self.writers}, False)
             storages += [s for s in map(self._sound, parts) if s is not None]
-        for storage in storages:
-            for t in storage.templates:
-                t.storage = storage
         return storages
 
     def _targets(self, t):
