@@ -13,6 +13,7 @@ from ...common.errors import (
     GradientError,
     GuardError,
     HigherOrderError,
+    ModifiedInPlaceError,
     OptionError,
     StructureError,
     TapegradError,
@@ -22,7 +23,8 @@ from ...common.tree import flatten, flatten_result, unflatten
 from ...kernel.reasons import NotLowered
 from ...program.listing import advice
 from ...rules.loops import CAPTURED, CARRY, ELEMENT, NEXT, RESULT
-from .body import DtypeWidened, LeafLayout, Unrecordable, as_float64, is_inside, recorded, value_of
+from ..contents import OBJECTS, Contents
+from .body import DtypeWidened, LeafLayout, Unrecordable, as_float64, is_inside, recorded, records_for_jit, value_of
 from .known import path_of
 from .loop import LoopPath, RecordedLoop
 
@@ -81,6 +83,8 @@ class _LoopRun:
         self.rows, self.results = rows, None
         self.reverse, self.memory = reverse, memory
         self.loop, self.inside = None, is_inside()
+        #: What the body has read, where paths of it may be recorded later.
+        self.read = None
 
     def run(self, others):
         operands, self.start, self.rows = (self.start, self.rows), None, None
@@ -100,6 +104,8 @@ class _LoopRun:
                     pass
         z = self.loop.run(start, self._captured(), rows, lambda carry, iteration, captured, xs: self._meet(carry, iteration, xs))
         self.loop.later = self._later
+        if records_for_jit():
+            self.read = Contents(self.function, OBJECTS)
         captured = LeafLayout.pack([tensor for tensor, _ in self.captures])
         if any(map(tracked, (*operands, captured))):
             # Here a rule that is not written in instructions can still send the loop to Python; a derivative that is missing may not be asked for.
@@ -115,6 +121,11 @@ class _LoopRun:
 
     def _later(self, carry, iteration, captured, rows):
         """Record a path that is met in a replay; what the body uses from outside has other values there, for so long."""
+        try:
+            self.function = self.read.restored("since it was recorded") if self.read is not None else self.function
+        except ModifiedInPlaceError as error:
+            # What calls the loop is recorded once more.
+            raise GuardError(str(error)) from None
         with self.loop.lock:
             before = [tensor._v for tensor, _ in self.captures]
             try:
