@@ -136,7 +136,7 @@ def _install_operators():
     for name, function in _BITWISE.items():
         methods |= {f"__{name}__": _bitwise(function, False), f"__r{name}__": _bitwise(function, True), f"__i{name}__": _bitwise_update(function)}
     attach(Differentiable, methods | {
-        "__neg__": lambda self: apply("negative", (self,)), "__pos__": lambda self: self, "__abs__": lambda self: apply("absolute", (self,)),
+        "__neg__": lambda self: apply("negative", (self,)), "__pos__": lambda self: np.positive(self) if self.ndim else self, "__abs__": lambda self: apply("absolute", (self,)),
         "__divmod__": lambda self, other: (self // other, self % other), "__rdivmod__": lambda self, other: (other // self, other % self),
         "__invert__": lambda self: record_nondiff(np.invert, (self,), np.invert(self._v)), "__pow__": lambda self, other: power(self, other),
     })  # fmt: skip

@@ -25,7 +25,7 @@ def view(draw, a):
         lambda: a[key(draw, a.shape)], lambda: a.T, lambda: np.reshape(a, -1), lambda: np.ravel(a), lambda: a[None], lambda: np.flip(a),
         lambda: np.diagonal(a) if a.ndim == 2 else a[:], lambda: np.squeeze(a), lambda: np.expand_dims(a, 0), lambda: np.moveaxis(a, 0, -1),
         lambda: np.ravel(a, "F"), lambda: np.atleast_2d(a), lambda: np.split(a, [1])[1], lambda: np.rot90(a) if a.ndim == 2 else a,
-        lambda: np.sin(a), lambda: a[[0, -1]] if len(a) else a, lambda: np.broadcast_to(a, (2, *a.shape)) * 1.0,
+        lambda: np.sin(a), lambda: a.flatten(), lambda: +a, lambda: a[[0, -1]] if len(a) else a, lambda: np.broadcast_to(a, (2, *a.shape)) * 1.0,
     ]  # fmt: skip
     return ways[draw.integers(len(ways))]()
 
@@ -198,3 +198,22 @@ def test_an_array_of_vectors_names_the_fix(call):
 def test_dot_of_an_array_names_the_fix():
     with pytest.raises(tg.errors.LeaveTapeError, match=r"^write np\.ones\(3\) @ t"):
         np.ones(3).dot(leaf([1.0, 2.0, 3.0]))
+
+
+def test_flatten_and_plus_are_copies():
+    """As NumPy's: what is written into them does not change the array."""
+
+    def function(x):
+        y = x * 1.0
+        flat, same = y.flatten(), +y
+        flat[0] = same[1, 1] = 7.0
+        return np.sum(y * flat.reshape(2, 2) * same)
+
+    x = np.array([[1.0, -2.0], [0.5, 3.0]])
+    y, flat, same = x.copy(), x.copy(), x.copy()
+    flat[0, 0] = same[1, 1] = 7.0
+    for value in (function(x), tg.vjp(function, x)[0], tg.jvp(function, (x,), (x,))[0], tg.jit(function)(x)):
+        assert value == np.sum(y * flat * same)
+    gradient = [[14.0, 12.0], [0.75, 42.0]]
+    for derivative in (tg.grad, tg.jacfwd, tg.jacobian, lambda f: tg.jit(tg.grad(f))):
+        np.testing.assert_allclose(derivative(function)(x), gradient)
