@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..common.errors import ComplexOperandError, LeaveTapeError, UnsupportedFunctionError
-from ..common.registry import attach, registry
+from ..common.registry import registry
 from ..common.tree import is_table
 from .differentiable import Differentiable
 from .record import apply, normalise, plain, tracked
@@ -578,40 +578,6 @@ def made(data, requires_grad=False, dtype=None):
     return z.requires_grad_() if requires_grad else z
 
 
-def _binary(name, reflected):
-    function = UFUNCS[name]
-
-    def method(self, other):
-        if not (isinstance(other, (ComplexTensor, Differentiable, np.ndarray, np.generic, float, int, complex, list, tuple))):
-            return NotImplemented
-        other = registry.objects.operand(other)
-        return function(other, self) if reflected else function(self, other)
-
-    return method
-
-
-def _update(name):
-    function = _binary(name, False)
-
-    def method(self, other):
-        result = function(self, other)
-        if not self.ndim or result is NotImplemented:
-            # A number is never changed: its name goes on with another one.
-            return result
-        self[...] = result
-        return self
-
-    return method
-
-
-_OPERATORS = {"add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "pow": "power", "matmul": "matmul"}
-attach(ComplexTensor, {
-    **{f"__{op}__": _binary(name, False) for op, name in _OPERATORS.items()},
-    **{f"__r{op}__": _binary(name, True) for op, name in _OPERATORS.items()},
-    **{f"__i{op}__": _update(name) for op, name in _OPERATORS.items()},
-    "__eq__": _binary("equal", False), "__ne__": _binary("not_equal", False), "__neg__": negative, "__pos__": _positive, "__abs__": _absolute,
-    **UFUNCS, "conj": conjugate, "abs": _absolute,
-})  # fmt: skip
 #: Types of what `split` may take apart.
 KINDS = frozenset((ComplexTensor, complex, np.complex64, np.complex128, np.ndarray))
 #: Hooks for `array.objects`.
