@@ -159,3 +159,14 @@ def test_a_body_reads_what_it_read_at_its_call(function, form):
     replayed = tg.jit(values[tg], kernel="never")
     for x in (3.0, 0.2, -0.7, 1.4):
         np.testing.assert_allclose(replayed(x), values[plainly](x), rtol=1e-12)
+
+
+def test_a_body_that_decides_by_what_stands_outside_is_recorded_once_for_a_path(monkeypatch):
+    """It sees the values of the replay, not those of the recording, at which it would take the same path again and again."""
+    met = []
+    monkeypatch.setattr(RecordedLoop, "prepared", lambda self, *how, _own=RecordedLoop.prepared, **more: met.append(len(self.paths)) or _own(self, *how, **more))
+    for form in (lambda ops, x: np.sum(vmap(ops, lambda r: piece(r[0] * x, r[1]), ROWS)), lambda ops, x: np.sum(ops.map(lambda v: piece(v * x * x, v), DATA))):
+        replayed = tg.jit(tg.value_and_grad(lambda x, form=form: form(tg, x)), kernel="never")
+        for x in (3.0, 0.2, -0.7, 1.4, 30.0):
+            np.testing.assert_allclose(replayed(x), tg.value_and_grad(lambda x, form=form: form(plainly, x))(x), rtol=1e-12)
+    assert max(met) == 2
