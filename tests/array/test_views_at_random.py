@@ -25,7 +25,7 @@ def view(draw, a):
         lambda: a[key(draw, a.shape)], lambda: a.T, lambda: np.reshape(a, -1), lambda: np.ravel(a), lambda: a[None], lambda: np.flip(a),
         lambda: np.diagonal(a) if a.ndim == 2 else a[:], lambda: np.squeeze(a), lambda: np.expand_dims(a, 0), lambda: np.moveaxis(a, 0, -1),
         lambda: np.ravel(a, "F"), lambda: np.atleast_2d(a), lambda: np.split(a, [1])[1], lambda: np.rot90(a) if a.ndim == 2 else a,
-        lambda: np.sin(a), lambda: a.flatten(), lambda: +a, lambda: a[[0, -1]] if len(a) else a, lambda: np.broadcast_to(a, (2, *a.shape)) * 1.0,
+        lambda: np.sin(a), lambda: a[[0, -1]] if len(a) else a, lambda: np.broadcast_to(a, (2, *a.shape)) * 1.0,
     ]  # fmt: skip
     return ways[draw.integers(len(ways))]()
 
