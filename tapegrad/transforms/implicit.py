@@ -299,6 +299,8 @@ def root(
         On differentiation, with ``linear="dense"``: the Jacobian with respect to x is singular there.  (Iterative solvers do not converge then.)
     StructureError
         There are not as many equations as unknowns.
+    ModifiedInPlaceError
+        On differentiation, and from a replay: an array or an attribute that `f` reads has changed since the call.  (Variables are what they were.)
 
     Notes
     -----
