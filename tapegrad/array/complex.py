@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..common.errors import ComplexOperandError, LeaveTapeError, UnsupportedFunctionError
-from ..common.registry import attach, registry
+from ..common.registry import registry
 from ..common.tree import is_table
 from .differentiable import Differentiable
 from .record import apply, normalise, plain, tracked
@@ -327,10 +327,16 @@ def _joined(re, im, *operands):
     return ComplexTensor(re, im)
 
 
+def _own(part, *others):
+    """A part of a new number, which may be written to: a copy, if `others` are given of one of these."""
+    shared = isinstance(part, Differentiable) and part.ndim and (not others or any(part is other for other in others))
+    return np.positive(part) if shared else part
+
+
 def _added(combine):
     def function(a, b):
         (ar, ai), (br, bi) = parts_of(a), parts_of(b)
-        return _joined(combine(ar, br), combine(ai, bi), a, b)
+        return _joined(_own(combine(ar, br), ar, br), _own(combine(ai, bi), ai, bi), a, b)
 
     return function
 
@@ -341,7 +347,11 @@ def negative(z):
 
 def conjugate(z):
     re, im = parts_of(z)
-    return ComplexTensor(re, None if im is None else -im)
+    return ComplexTensor(_own(re), None if im is None else -im)
+
+
+def _positive(z):
+    return ComplexTensor(*map(_own, parts_of(z)))
 
 
 def _divide(a, b):
@@ -500,7 +510,7 @@ def whole_power(base, n, multiply):
             result = base if result is None else multiply(result, base)
         n >>= 1
         base = multiply(base, base) if n else base
-    return ComplexTensor(np.ones(np.shape(base))) if result is None else result
+    return ComplexTensor(np.ones(np.shape(base))) if result is None else _positive(result) if result is base else result
 
 
 def _of_parts(combine, function):
@@ -517,7 +527,7 @@ MULTIPLY = bilinear(operator.mul)
 #: Ufuncs of complex numbers, by name.
 UFUNCS: dict[str, Any] = {
     "add": _added(_plus), "subtract": _added(_minus), "multiply": MULTIPLY, "divide": _divide, "true_divide": _divide,
-    "negative": negative, "positive": lambda z: lifted(z), "conjugate": conjugate, "square": pairwise(_square),
+    "negative": negative, "positive": _positive, "conjugate": conjugate, "square": pairwise(_square),
     "reciprocal": lambda z: _divide(complex(1.0, -0.0), z),
     "exp": _exp, "exp2": lambda z: _exp(MULTIPLY(z, math.log(2.0))), "log": _log, "log2": lambda z: _log(z) * (1.0 / math.log(2.0)),
     "log10": lambda z: _log(z) * (1.0 / math.log(10.0)), "sqrt": _root, "power": _power, "float_power": _power, "absolute": _absolute,
@@ -568,25 +578,6 @@ def made(data, requires_grad=False, dtype=None):
     return z.requires_grad_() if requires_grad else z
 
 
-def _binary(name, reflected):
-    function = UFUNCS[name]
-
-    def method(self, other):
-        if not (isinstance(other, (ComplexTensor, Differentiable, np.ndarray, np.generic, float, int, complex, list, tuple))):
-            return NotImplemented
-        other = registry.objects.operand(other)
-        return function(other, self) if reflected else function(self, other)
-
-    return method
-
-
-_OPERATORS = {"add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "pow": "power", "matmul": "matmul"}
-attach(ComplexTensor, {
-    **{f"__{op}__": _binary(name, False) for op, name in _OPERATORS.items()},
-    **{f"__r{op}__": _binary(name, True) for op, name in _OPERATORS.items()},
-    "__eq__": _binary("equal", False), "__ne__": _binary("not_equal", False), "__neg__": negative, "__pos__": lambda self: self, "__abs__": _absolute,
-    **UFUNCS, "conj": conjugate, "abs": _absolute,
-})  # fmt: skip
 #: Types of what `split` may take apart.
 KINDS = frozenset((ComplexTensor, complex, np.complex64, np.complex128, np.ndarray))
 #: Hooks for `array.objects`.

@@ -1,6 +1,6 @@
-"""The operators of tensors: ``+ - * / ** % // @``, comparisons, and their reflected forms.
+"""The operators of tensors, and of complex ones: ``+ - * / ** % // @``, comparisons, and their reflected forms.
 
-Importing this module puts them on `Differentiable`.  Those of a `Tensor` for ``+ - * / **``, and the sign, take the short way of
+Importing this module puts them on `Differentiable` and `ComplexTensor`.  Those of a `Tensor` for ``+ - * / **``, and the sign, take the short way of
 `interpreter.numbers` where they can, and are told here what to do where they cannot; all of these go to `tapegrad.array.record`.
 """
 
@@ -18,6 +18,7 @@ from ..interpreter.fields import share
 from ..rules import BY_NAME
 from ..tape.meta import meta_of
 from ..tape.watch import apart, copy_of
+from .complex import UFUNCS, ComplexTensor, conjugate
 from .differentiable import Differentiable
 from .dual import at_once
 from .functions.groups import sparse_product
@@ -136,7 +137,8 @@ def _install_operators():
     for name, function in _BITWISE.items():
         methods |= {f"__{name}__": _bitwise(function, False), f"__r{name}__": _bitwise(function, True), f"__i{name}__": _bitwise_update(function)}
     attach(Differentiable, methods | {
-        "__neg__": lambda self: apply("negative", (self,)), "__pos__": lambda self: self, "__abs__": lambda self: apply("absolute", (self,)),
+        "__neg__": lambda self: apply("negative", (self,)), "__abs__": lambda self: apply("absolute", (self,)),
+        "__pos__": lambda self: np.positive(self) if self.ndim else self,
         "__divmod__": lambda self, other: (self // other, self % other), "__rdivmod__": lambda self, other: (other // self, other % self),
         "__invert__": lambda self: record_nondiff(np.invert, (self,), np.invert(self._v)), "__pow__": lambda self, other: power(self, other),
     })  # fmt: skip
@@ -150,3 +152,42 @@ def _install_operators():
 
 
 _install_operators()
+
+
+# ---- of complex numbers ----------------------------------------------------------------------------
+
+
+def _of_complex(name, reflected=False):
+    function = UFUNCS[name]
+
+    def method(self, other):
+        if not (isinstance(other, (ComplexTensor, Differentiable, np.ndarray, np.generic, float, int, complex, list, tuple))):
+            return NotImplemented
+        other = registry.objects.operand(other)
+        return function(other, self) if reflected else function(self, other)
+
+    return method
+
+
+def _complex_update(name):
+    function = _of_complex(name)
+
+    def method(self, other):
+        result = function(self, other)
+        if not self.ndim or result is NotImplemented:
+            # A number is never changed: its name goes on with another one.
+            return result
+        self[...] = result
+        return self
+
+    return method
+
+
+_OF_COMPLEX = {"add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "pow": "power", "matmul": "matmul"}
+attach(ComplexTensor, {
+    **{f"__{op}__": _of_complex(name) for op, name in _OF_COMPLEX.items()},
+    **{f"__r{op}__": _of_complex(name, True) for op, name in _OF_COMPLEX.items()},
+    **{f"__i{op}__": _complex_update(name) for op, name in _OF_COMPLEX.items()},
+    **{f"__{op}__": UFUNCS[name] for op, name in {"neg": "negative", "pos": "positive", "abs": "absolute"}.items()},
+    "__eq__": _of_complex("equal"), "__ne__": _of_complex("not_equal"), **UFUNCS, "conj": conjugate, "abs": UFUNCS["absolute"],
+})  # fmt: skip

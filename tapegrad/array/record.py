@@ -510,6 +510,8 @@ def _keep(store, signature, operands, values, value):
     if signature.in_python:
         store.in_python[slot] = True
         store.nbytes += values[0].nbytes
+        for array in values[0].shared:
+            store.watched.add(slot, array, stamp(array), array)
     for k, is_constant in signature.kept:
         saved = value if k < 0 else values[k]
         if is_constant:

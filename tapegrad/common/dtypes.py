@@ -60,12 +60,16 @@ def check_returned(result, what, plain=False):
         check_derivative(result, what)
 
 
+def has_own_arithmetic(array):
+    """Whether an array is masked, an ``np.matrix``, a quantity with units, or the like."""
+    kind = type(array)
+    return kind.__mul__ is not np.ndarray.__mul__ or kind.__array_ufunc__ is not np.ndarray.__array_ufunc__
+
+
 def check_class(thing, what):
-    """Refuse arrays with an arithmetic of their own: masked arrays, ``np.matrix``, quantities with units."""
+    """Refuse arrays with an arithmetic of their own."""
     kind = type(thing)
-    if kind is np.ndarray or not isinstance(thing, np.ndarray):
-        return
-    if kind.__mul__ is not np.ndarray.__mul__ or kind.__array_ufunc__ is not np.ndarray.__array_ufunc__:
+    if kind is not np.ndarray and isinstance(thing, np.ndarray) and has_own_arithmetic(thing):
         raise DtypeError(
             f"{what}: an array of class {kind.__name__} calculates in its own way, which would be lost; give a plain array: "
             "a.filled(value) or a[~a.mask].data of a masked one, np.asarray(a) of any other"

@@ -54,8 +54,10 @@ def exact(value):
     if isinstance(value, np.generic) and kind.__module__ == "numpy" and not value.dtype.hasobject:
         # The text of a dtype does not name fields.
         return kind, (value.dtype, value.tobytes())
-    if kind is np.ndarray and not value.dtype.hasobject:
-        return kind, (value.shape, value.strides, value.dtype, value.tobytes())
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        # Of a class of its own also what that has besides, as a mask.
+        own = tuple([(name, exact(part)) for name, part in getattr(value, "__dict__", {}).items()])
+        return kind, (value.shape, value.strides, value.dtype, np.asarray(value).tobytes(), own)
     if _is_frozen(value):
         return kind, tuple([exact(getattr(value, field.name)) for field in dataclasses.fields(value)])
     return kind, Identity(value)

@@ -155,13 +155,13 @@ class Arrays:
         ufunc, plan = entry.function.ufunc, LoopPlanner(operands, entry.meta, body, self.guards)
         sym = recomputed(plan, entry.function)
         if sym is not None:
-            return plan.deliver(sym, target)
+            return plan.deliver(plan.copied(sym, target), target)
         chars, given = {o.char for o in operands}, plan.operands
         if len(chars) > 1 and "?" in chars:
             # Beside numbers truth values are 0 and 1.
             chars, given = chars - {"?"}, [L.select(o, 1.0, 0.0) if o.char == "?" else o for o in given]
         expr = ufunc and expression_of(ufunc, chars, entry.meta.char)
-        return plan.deliver(expr(*given), target) if expr else plan.called(entry.function, target)
+        return plan.deliver(plan.copied(expr(*given), target), target) if expr else plan.called(entry.function, target)
 
     # -- guards ----------------------------------------------------------------------
     def same(self, value, seen):

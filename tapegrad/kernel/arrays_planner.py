@@ -416,10 +416,12 @@ class LoopPlanner(MatrixProducts, Planner):
             if row.dynamic:
                 raise NotLowered(f"{row.name} is computed by calling NumPy")
             return self.called(partial(row.value, **attrs), target, name=row.name)
-        if row.elementwise and value.atom is not None and target is None and out.shape:
-            # A copy stays as it is when the operand is written to.
-            value = self.fresh(value.broadcast_to(out.shape))
-        return self.deliver(value, target)
+        return self.deliver(self.copied(value, target) if row.elementwise else value, target)
+
+    def copied(self, sym, target):
+        """`sym`; if it is an operand, and would be the result as it is, a copy, which stays what it is when the operand is written to."""
+        alone = sym.atom is not None and target is None and self.out.shape and sym.atom.reg in [o.atom.reg for o in self.operands if o.atom is not None]
+        return self.fresh(sym.broadcast_to(self.out.shape)) if alone else sym
 
     def deliver(self, sym, target):
         """`sym` as the result: an ArrayRef or Value, written to `target` if there is one."""

@@ -443,17 +443,19 @@ class Trace:
         copy = self._copies.get(id(value))
         if copy is not None and copy[0] is value and _same(self.constants[-1 - copy[1]], value):
             return copy[1]
+        self._copies[id(value)] = value, self.constants.add(self.own(value))
+        return self._copies[id(value)][1]
+
+    def own(self, value):
+        """A constant array as replays read it: one that the function captured where it is, of any other one a copy."""
         owner = value
         while isinstance(owner.base, np.ndarray):
             owner = owner.base
         if id(owner) in self.captured or not owner.flags.writeable:
-            kept = value
-        elif value.size and not any(value.strides):
-            kept = np.broadcast_to(np.array(value[(0,) * value.ndim]), value.shape)
-        else:
-            kept = np.array(value, order="K")
-        self._copies[id(value)] = value, self.constants.add(kept)
-        return self._copies[id(value)][1]
+            return value
+        if value.size and not any(value.strides):
+            return np.broadcast_to(np.array(value[(0,) * value.ndim]), value.shape)
+        return np.array(value, order="K")
 
 
 def by_value(entry, operands):

@@ -126,7 +126,10 @@ class Contents(Environment):
 
     def _code(self, where, function):
         if installed(function):
-            # A decorator's: what it calls is in its cells.
+            # A decorator's, or of our own: what it calls is in its cells.
+            if function.__closure__:
+                defaults, keywords = function.__defaults__ or (), function.__kwdefaults__ or {}
+                self.functions.append((function, [cells_of(function), list(enumerate(defaults)), list(keywords.items()), []]))
             for variable, value in [*cells_of(function), ("__wrapped__", getattr(function, "__wrapped__", None))]:
                 if callable(value) or _is_opened(value):
                     self._value(where[:-1] or variable, value)
@@ -241,8 +244,10 @@ class Contents(Environment):
     def _copy(self):
         """A copy of the function, and of those that it reaches by variables, bound to what was kept."""
         memo, scopes, attributes = {}, {}, {id(thing): before for thing, before in self._namespaces}
-        for function, (cells, *_) in self.functions:
-            scope = scopes.setdefault(id(function.__globals__), dict(function.__globals__))
+        for function, (cells, _, _, variables) in self.functions:
+            scope = function.__globals__
+            if variables:
+                scope = scopes.setdefault(id(scope), dict(scope))
             closure = tuple(types.CellType() for _ in cells) or None
             memo[id(function)] = made = types.FunctionType(function.__code__, scope, function.__name__, None, closure)
             made.__qualname__, made.__module__, made.__doc__ = function.__qualname__, function.__module__, function.__doc__

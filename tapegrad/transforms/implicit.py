@@ -37,6 +37,7 @@ from ..common.public import answers
 from ..common.tree import flatten, rearranged, unflatten
 from ..common.uninterrupted import imported
 from .argnums import check_function
+from .contents import OBJECTS, Contents
 from .forward import jvp
 from .functional import grad, value_and_grad
 from .jacobians import jacobian, vjp
@@ -51,6 +52,7 @@ TOLERANCE = 1e-6
 #: Iterations of `fixed_point`, and the relative change at which it stops.
 ITERATIONS, CHANGE = 10_000, 1e-14
 LINEAR = get_args(LinearSolver)
+_RUN_AGAIN = "between the call and its derivative or replay, for which the function is run again"
 
 
 def _returned(result, name):
@@ -72,11 +74,11 @@ class _Solution:
 
     Parameters
     ----------
-    residual : callable
-        Returns as many numbers as x has.
-    solve : callable
-        ``solve(solution, x0, arguments)`` on plain numbers, with this object, gives x, in the containers of `x0`, or an
-        ``OptimizeResult`` with it.
+    function : callable
+        The user's.
+    parts : callable
+        ``parts(function)`` gives the residual, which returns as many numbers as x has, and ``solve(solution, x0, arguments)``, which, on
+        plain numbers and with this object, gives x, in the containers of `x0`, or an ``OptimizeResult`` with it.
     linear : str
         One of `LINEAR`.
     tolerance : float
@@ -84,12 +86,15 @@ class _Solution:
         Of the residual, for errors.
     """
 
-    def __init__(self, residual, solve, linear, tolerance, name):
-        check_function(residual)
+    def __init__(self, function, parts, linear, tolerance, name):
+        check_function(function)
         if linear not in LINEAR:
             raise OptionError(f"linear={linear!r}: choose one of {', '.join(LINEAR)}")
-        self.residual, self.solve, self.linear, self.tolerance, self.name = residual, solve, linear, tolerance, name
+        self.function, self.parts, self.linear, self.tolerance, self.name = function, parts, linear, tolerance, name
+        self.residual, self.solve = parts(function)
         self.by_x = jacobian(self.of_vector)
+        #: What the function had read when it was called, if there is a derivative or a replay to come.
+        self.read = None
 
     def __call__(self, x0, args):
         #: `container` gives a vector the form of `x0`.
@@ -100,7 +105,16 @@ class _Solution:
         primitive.closed = "its solver is not looked into"
         primitive.defvjp(self._vjp)
         primitive.defjvp(self._jvp)
-        return self.container(primitive(start if isinstance(start, Differentiable) else start.astype(float), *parameters))
+        operands = (start if isinstance(start, Differentiable) else start.astype(float), *parameters)
+        result = primitive(*operands)
+        if any(isinstance(operand, Differentiable) for operand in operands):
+            self.read = Contents(self.function, OBJECTS)
+        return self.container(result)
+
+    def as_it_was(self):
+        """Let the function be what it was at the call: it may read variables of a loop, or arrays that are filled again."""
+        if self.read is not None:
+            self.residual, self.solve = self.parts(self.read.restored(_RUN_AGAIN))
 
     def of_vector(self, x, *parameters):
         """The residual as a function of vectors."""
@@ -109,6 +123,7 @@ class _Solution:
 
     # -- the value -----------------------------------------------------------------
     def _value(self, start, *parameters):
+        self.as_it_was()
         if not nested.inside():
             return self._searched(start, *parameters)
         # What a solver computes is no part of the recording outside, nor are the derivatives it asks for: a thread of its own has
@@ -158,12 +173,14 @@ class _Solution:
         return lambda *live: self.of_vector(x, *(dict(enumerate(parameters)) | dict(zip(floats, live))).values())
 
     def _jvp(self, tangents, x, start, *parameters):
+        self.as_it_was()
         floats = [k for k in self._floats(parameters) if tangents[1 + k] is not None]
         primals, moved = tuple(parameters[k] for k in floats), tuple(tangents[1 + k] for k in floats)
         _, change = jvp(self._of_parameters(x, parameters, floats), primals, moved)
         return -self._solved(x, parameters, change, False)
 
     def _vjp(self, g, x, start, *parameters):
+        self.as_it_was()
         floats = self._floats(parameters)
         weights = self._solved(x, parameters, g, True)
         _, pull = vjp(self._of_parameters(x, parameters, floats), *(parameters[k] for k in floats))
@@ -186,6 +203,7 @@ class _Solution:
         method = self.linear
 
         def product(v, x, *parameters):
+            self.as_it_was()
             function = lambda y: self.of_vector(y, *parameters)  # noqa: E731
             return vjp(function, x)[1](v)[0] if transposed else jvp(function, (x,), (v,))[1]
 
@@ -200,7 +218,7 @@ class _Solution:
             return solution
 
         inner = _Solution(
-            lambda v, b, x, *parameters: product(v, x, *parameters) - b, solve, method, 1e-8,
+            lambda v, b, x, *parameters: product(v, x, *parameters) - b, lambda system: (system, solve), method, 1e-8,
             f"the linear system of {self.name} ({method})",
         )
         return inner(np.zeros(np.shape(b)), (b, x, *parameters))
@@ -281,6 +299,8 @@ def root(
         On differentiation, with ``linear="dense"``: the Jacobian with respect to x is singular there.  (Iterative solvers do not converge then.)
     StructureError
         There are not as many equations as unknowns.
+    ModifiedInPlaceError
+        On differentiation, and from a replay: an array or an attribute that `f` reads has changed since the call.  (Variables are what they were.)
 
     Notes
     -----
@@ -295,7 +315,7 @@ def root(
     >>> round(sqrt(4.0), 9), round(tg.grad(sqrt)(4.0), 9), round(tg.grad(tg.grad(sqrt))(4.0), 9)
     (2.0, 0.25, -0.03125)
     """
-    return _Solution(f, _chosen(solver, f, _by_scipy, args), linear, tol, _name(f))(x0, args)
+    return _Solution(f, lambda f: (f, _chosen(solver, f, _by_scipy, args)), linear, tol, _name(f))(x0, args)
 
 
 @answers(args="give them one by one: fixed_point(g, x0, *args)")
@@ -330,27 +350,29 @@ def fixed_point(
     >>> round(tg.derivative(lambda e: kepler(e, 1.0))(0.1), 6)
     0.929061
     """
-    check_function(g)
 
-    def residual(x, *args):
-        old, structure = flatten(x)
-        new = _arranged(_returned(g(x, *args), _name(g)), structure)
-        shapes = [[np.shape(below(p)) for p in side] for side in (old, new)]
-        if shapes[0] != shapes[1]:
-            raise StructureError(f"{_name(g)} returns shapes {shapes[1]} for an x of shapes {shapes[0]}; they have to be the same")
-        return [b - a for a, b in zip(old, new)]
+    def parts(g):
+        def residual(x, *args):
+            old, structure = flatten(x)
+            new = _arranged(_returned(g(x, *args), _name(g)), structure)
+            shapes = [[np.shape(below(p)) for p in side] for side in (old, new)]
+            if shapes[0] != shapes[1]:
+                raise StructureError(f"{_name(g)} returns shapes {shapes[1]} for an x of shapes {shapes[0]}; they have to be the same")
+            return [b - a for a, b in zip(old, new)]
 
-    def by_iteration(solution, x0, arguments, method):
-        if method is not None:
-            raise OptionError(f"solver={method!r}: give a function solver(g, x0), or none")
-        x = joined(x0)
-        for _ in range(ITERATIONS):
-            before, x = x, np.array(joined(_arranged(g(solution.container(x), *arguments), solution.structure)), float)
-            if not np.max(np.abs(x - before), initial=0.0) > CHANGE * max(1.0, np.max(np.abs(x), initial=0.0)):
-                break
-        return solution.container(x)
+        def by_iteration(solution, x0, arguments, method):
+            if method is not None:
+                raise OptionError(f"solver={method!r}: give a function solver(g, x0), or none")
+            x = joined(x0)
+            for _ in range(ITERATIONS):
+                before, x = x, np.array(joined(_arranged(g(solution.container(x), *arguments), solution.structure)), float)
+                if not np.max(np.abs(x - before), initial=0.0) > CHANGE * max(1.0, np.max(np.abs(x), initial=0.0)):
+                    break
+            return solution.container(x)
 
-    return _Solution(residual, _chosen(solver, g, by_iteration, args), linear, tol, _name(g))(x0, args)
+        return residual, _chosen(solver, g, by_iteration, args)
+
+    return _Solution(g, parts, linear, tol, _name(g))(x0, args)
 
 
 @answers(args="give them one by one: argmin(f, x0, *args)")
@@ -390,18 +412,21 @@ def argmin(
     array([-0.75, -0.75])
     """
 
-    def by_minimizing(solution, x0, arguments, method):
-        """By `scipy.optimize.minimize`, and Newton steps behind it: the derivative is as good as the solution."""
-        optimize = imported("scipy.optimize")
+    def parts(f):
+        def by_minimizing(solution, x0, arguments, method):
+            """By `scipy.optimize.minimize`, and Newton steps behind it: the derivative is as good as the solution."""
+            optimize = imported("scipy.optimize")
 
-        def objective(x, *parameters):
-            return f(solution.container(x), *unflatten(solution.arguments, list(parameters)))
+            def objective(x, *parameters):
+                return f(solution.container(x), *unflatten(solution.arguments, list(parameters)))
 
-        parameters, both = flatten(arguments)[0], value_and_grad(objective)
-        minimum = optimize.minimize(lambda x: both(np.array(x), *parameters), joined(x0), jac=True, method=method or "BFGS")
-        better = _by_scipy(solution, solution.container(minimum.x), arguments, None)
-        closer = float(np.max(np.abs(better.fun), initial=0.0)) < float(np.max(np.abs(both(minimum.x, *parameters)[1]), initial=0.0))
-        # Newton steps may lead away to another stationary point.
-        return better if closer and both(better.x, *parameters)[0] <= minimum.fun + 1e-9 * max(1.0, abs(minimum.fun)) else minimum
+            parameters, both = flatten(arguments)[0], value_and_grad(objective)
+            minimum = optimize.minimize(lambda x: both(np.array(x), *parameters), joined(x0), jac=True, method=method or "BFGS")
+            better = _by_scipy(solution, solution.container(minimum.x), arguments, None)
+            closer = float(np.max(np.abs(better.fun), initial=0.0)) < float(np.max(np.abs(both(minimum.x, *parameters)[1]), initial=0.0))
+            # Newton steps may lead away to another stationary point.
+            return better if closer and both(better.x, *parameters)[0] <= minimum.fun + 1e-9 * max(1.0, abs(minimum.fun)) else minimum
 
-    return _Solution(grad(f), _chosen(solver, f, by_minimizing, args), linear, tol, _name(f))(x0, args)
+        return grad(f), _chosen(solver, f, by_minimizing, args)
+
+    return _Solution(f, parts, linear, tol, _name(f))(x0, args)

@@ -210,3 +210,22 @@ def test_an_array_of_vectors_names_the_fix(call):
 def test_dot_of_an_array_names_the_fix():
     with pytest.raises(tg.errors.LeaveTapeError, match=r"^write np\.ones\(3\) @ t"):
         np.ones(3).dot(leaf([1.0, 2.0, 3.0]))
+
+
+def test_flatten_and_plus_are_copies():
+    """As NumPy's: what is written into them does not change the array."""
+
+    def function(x):
+        y = x * 1.0
+        flat, same = y.flatten(), +y
+        flat[0] = same[1, 1] = 7.0
+        return np.sum(y * flat.reshape(2, 2) * same)
+
+    x = np.array([[1.0, -2.0], [0.5, 3.0]])
+    y, flat, same = x.copy(), x.copy(), x.copy()
+    flat[0, 0] = same[1, 1] = 7.0
+    for value in (function(x), tg.vjp(function, x)[0], tg.jvp(function, (x,), (x,))[0], tg.jit(function)(x)):
+        assert value == np.sum(y * flat * same)
+    gradient = [[14.0, 12.0], [0.75, 42.0]]
+    for derivative in (tg.grad, tg.jacfwd, tg.jacobian, lambda f: tg.jit(tg.grad(f))):
+        np.testing.assert_allclose(derivative(function)(x), gradient)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import tapegrad as tg
 from tapegrad.interpreter.windows import contiguous
 from tapegrad.kernel import ir
 from tapegrad.kernel.arrays_planner import LoopPlanner
@@ -110,3 +111,31 @@ def test_sums_of_indices():
 def test_unit_axes_do_not_matter():
     assert contiguous((1, 4), (77, 1), 1) and not contiguous((2, 4), (5, 1), 1) and contiguous((0, 4), (9, 9), 1)
     assert whole(BASE, (4, 5, 6)).strides == c_strides((4, 5, 6), 1) == (30, 6, 1)
+
+
+COPIED = {
+    "copy of truth values": lambda x: ((m := x > 0.0), m.copy(), False),
+    "astype of truth values": lambda x: ((m := x > 0.0), m.astype(bool), False),
+    "copy of integers": lambda x: ((m := np.argsort(x)), m.copy(), 3),
+    "positive integers": lambda x: ((m := np.argsort(x)), +m, 3),
+    "astype of integers": lambda x: ((m := (x > 0.0).astype(int)), m.astype(int), 3),
+    "the others": lambda x: ((m := x > 0.0), ~~m, False),
+    "copy of floats": lambda x: ((m := x * 2.0), m.copy(), 3.0),
+    "positive floats": lambda x: ((m := x * 2.0), +m, 3.0),
+}
+
+
+@pytest.mark.parametrize("name", COPIED)
+def test_a_copy_stays_as_it_is_when_its_operand_is_written_to(name):
+    def function(x):
+        first, second, number = COPIED[name](x)
+        first[0] = number
+        return np.where(first, x, 5.0) * first + np.where(second, x, 7.0) * second
+
+    x = np.array([1.0, -2.0, 3.0, 0.5])
+    jitted, mapped = tg.jit(function, kernel="always"), tg.jit(tg.vmap(function), kernel="always")
+    for point in (x, -x, x):
+        np.testing.assert_array_equal(jitted(point), function(point))
+        for call in (tg.vmap(function), mapped):
+            np.testing.assert_array_equal(call(np.stack([point, -point])), [function(point), function(-point)])
+    assert not jitted.stats().not_lowered

@@ -282,3 +282,66 @@ def test_a_derivative_that_is_stopped():
     np.testing.assert_allclose(tg.grad(lambda z: np.sum(np.abs(tg.stop_gradient(z) * z)))(Z), Z)
     with tg.no_grad():
         assert not (tg.tensor(Z, requires_grad=True) * 2.0).requires_grad
+
+
+def _sum_with_itself(z):
+    return z + 0, z - 0.0, +z, z.conj(), z**1, z + z.real, z.copy()
+
+
+def _changed_sums(z):
+    for made in _sum_with_itself(z):
+        made[0] = 9.0
+        made.imag[1] = 7.0
+    return z
+
+
+def _same_name(z):
+    other = z
+    other += 1.0
+    other *= 2j
+    return z
+
+
+def _views(z):
+    first, last = z[:2], z[::-1][:2]
+    first -= 1j
+    last /= 2.0 - 1j
+    return z
+
+
+def _listed(z):
+    both = [z, z.reshape(3, 1)]
+    both[1] += np.ones((3, 1))
+    both[0] **= 2
+    return z
+
+
+def _rebound(z):
+    other = z
+    other = other + 1.0
+    other[0] = 0.0
+    return z
+
+
+def _written_part(z):
+    z.real = 2.0
+    z[2] -= 1j
+    return z
+
+
+@pytest.mark.parametrize("change", [_changed_sums, _same_name, _views, _listed, _rebound, _written_part])
+@pytest.mark.parametrize("of", ["sum", "product"])
+def test_memory_is_shared_where_that_of_numpy_is(of, change):
+    """What is written into a complex array is seen in its views and other names, and in nothing else: not in the parts that it was made of."""
+
+    def function(x):
+        u, v = x * 1.0, x * x
+        z = u + 1j * v if of == "sum" else u * (1.0 + 2.0j)
+        return np.sum(np.abs(change(z)) ** 2 * x) + np.sum(u * v)
+
+    x, steps = np.array([1.0, 2.0, 3.0]), 1e-6 * np.eye(3)
+    slopes = [(function(x + h) - function(x - h)) / 2e-6 for h in steps]
+    for both in (tg.value_and_grad(function), tg.jit(tg.value_and_grad(function)), lambda x: (tg.jvp(function, (x,), (x,))[0], tg.jacfwd(function)(x))):
+        value, gradient = both(x)
+        assert value == pytest.approx(function(x))
+        np.testing.assert_allclose(gradient, slopes, rtol=1e-6)

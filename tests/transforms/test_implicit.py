@@ -222,3 +222,48 @@ def test_keys_in_another_order():
         assert found(p) == pytest.approx(2.0 * p)
         assert tg.grad(found)(p) == pytest.approx(2.0) == tg.derivative(found)(p) == tg.jit(tg.grad(found))(p)
     assert tg.implicit.root(lambda x: {"a": x["a"] - 2.0, "b": x["b"] - 4.0}, {"a": 1.0, "b": 1.0}, solver=solver) == {"a": 2.0, "b": 4.0}
+
+
+SOLVED = {
+    "root": lambda f, a, **how: tg.implicit.root(lambda x, a: x * x - f(a), 1.0, a, **how),
+    "fixed_point": lambda f, a, **how: tg.implicit.fixed_point(lambda x, a: 0.5 * (x + f(a) / x), 1.0, a, **how),
+    "argmin": lambda f, a, **how: tg.implicit.argmin(lambda x, a: (x * x - f(a)) ** 2, 1.0, a, **how),
+}
+
+
+@pytest.mark.parametrize("linear", ["dense", "gmres"])
+@pytest.mark.parametrize("name", SOLVED)
+def test_variables_are_what_they_were_at_the_call(name, linear):
+    """A loop binds them anew before the derivative asks for the equation again; so does a replay, which solves it again."""
+
+    def total(a):
+        result, held = 0.0, [0.0]
+        for k in (1.0, 2.0, 3.0):
+            held[0] = k
+            result = result + SOLVED[name](lambda a: a * k, a, linear=linear) * SOLVED[name](lambda a: a + held[0], a, linear=linear)
+        return result
+
+    def closed(a):
+        return sum(np.sqrt(a * k) * np.sqrt(a + k) for k in (1.0, 2.0, 3.0))
+
+    values, slopes = (total, tg.jit(total)), (tg.grad(total), tg.derivative(total), tg.jit(tg.grad(total)))
+    for a in (2.0, 1.5, 1.2):
+        np.testing.assert_allclose([value(a) for value in values], closed(a), rtol=1e-7)
+        np.testing.assert_allclose([slope(a) for slope in slopes], tg.grad(closed)(a), rtol=1e-6)
+    seconds = tg.grad(tg.grad(total)), tg.derivative(tg.grad(total))
+    np.testing.assert_allclose([second(1.5) for second in seconds], tg.derivative(tg.grad(closed))(1.5), rtol=1e-5)
+
+
+def test_what_cannot_be_bound_again_is_refused():
+    short = np.zeros(1)
+
+    def total(a):
+        result = 0.0
+        for short[0] in (1.0, 2.0):
+            result = result + tg.implicit.root(lambda x, a: x * x - a * short[0], 1.0, a)
+        return result
+
+    for derivative in (tg.grad(total), tg.jit(tg.grad(total)), tg.grad(tg.grad(total))):
+        with pytest.raises(tg.errors.ModifiedInPlaceError, match="'short'"):
+            derivative(2.0)
+    assert tg.derivative(total)(2.0) == pytest.approx((1.0 + np.sqrt(2.0)) / (2.0 * np.sqrt(2.0)))

@@ -91,7 +91,7 @@ def ravel(x: TensorLike, order: str = "C") -> Tensor:
 
 
 def flatten(x: TensorLike, start_dim: int | str = 0, end_dim: int = -1, *, order: str | None = None) -> Tensor:
-    """`ravel` under PyTorch's name, for the axes from `start_dim` to `end_dim` only; with an order, a copy, as NumPy's method gives.
+    """The axes from `start_dim` to `end_dim` as one, under PyTorch's name; of all axes a copy, as NumPy's method gives.
 
     Parameters
     ----------
@@ -111,10 +111,8 @@ def flatten(x: TensorLike, start_dim: int | str = 0, end_dim: int = -1, *, order
     tensor([1., 2., 3., 4.])
     """
     x = lift(x)
-    if order is not None or isinstance(start_dim, str):
-        return clone(ravel(x, order or start_dim))
-    if not x.ndim:
-        return reshape(x, (-1,))
+    if order is not None or isinstance(start_dim, str) or not x.ndim or (start_dim, end_dim) == (0, -1):
+        return clone(ravel(x, order or (start_dim if isinstance(start_dim, str) else "C")))
     first, last = axis_index(start_dim, x.ndim), axis_index(end_dim, x.ndim)
     return reshape(x, (*x.shape[:first], math.prod(x.shape[first : last + 1]), *x.shape[last + 1 :]))
 

@@ -6,10 +6,10 @@ from ...array.differentiable import Differentiable
 from ...array.record import normalise, plain, tracked
 from ...common.errors import LeaveTapeError, RuleError
 from ...common.registry import registry
-from ...common.tree import alike, flatten, rearranged, unflatten
+from ...common.tree import alike, flatten, mapped, rearranged, unflatten
 from ...common.tree import parts_of as things_of
 from ...tape.meta import SCALAR
-from ...tape.watch import sealed
+from ...tape.watch import copy_of, sealed
 
 
 class Call:
@@ -36,9 +36,11 @@ class Call:
     recorded : tuple
         There: the values of operands and result, and arrays that the function captured.
     rules : tapegrad.program.through.Rules or None
+    shared : list of ndarray
+        Large arrays among what is static: the user's own, which are not to change before a rule has read them.
     """
 
-    __slots__ = ("template", "static", "form", "outputs", "several", "context", "nbytes", "why", "recorded", "rules")
+    __slots__ = ("template", "static", "form", "outputs", "several", "context", "nbytes", "why", "recorded", "rules", "shared")
 
     # What the tape's bookkeeping reads from an array.
     shape = strides = ()
@@ -47,7 +49,26 @@ class Call:
     def __init__(self, template, static, form=None):
         self.template, self.static, self.form = template, static, form
         self.outputs, self.several, self.context, self.nbytes = (), None, None, 0
-        self.why, self.recorded, self.rules = "", None, None
+        self.why, self.recorded, self.rules, self.shared = "", None, None, []
+
+    def settle(self, trace):
+        """The function has run: let arrays in what is static stay what they are, for the rules; `trace` is that of a functional recording, or None."""
+        own = self._own if trace is None else trace.own
+
+        def settled(value):
+            if isinstance(value, np.ndarray):
+                return own(value)
+            return mapped(settled, value) if any(True for _ in things_of(value, np.ndarray)) else value
+
+        self.template = tuple([Fixed(settled(t.value)) if type(t) is Fixed else t for t in self.template])
+        self.static = {key: settled(value) for key, value in self.static.items()}
+
+    def _own(self, array):
+        """A copy of an array, or itself, to be watched, if it is large."""
+        copy = copy_of(array)
+        if copy is None:
+            self.shared.append(array)
+        return array if copy is None else copy
 
     @property
     def count(self):

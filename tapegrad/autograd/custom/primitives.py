@@ -121,11 +121,12 @@ class Primitive(Generic[R]):
                 operands.append(a)
                 template.append(len(operands))
             else:
-                template.append(Fixed(a.copy() if isinstance(a, np.ndarray) else a))
+                template.append(Fixed(a))
         call = Call(tuple(template), static, form)
         values = [call, *(a._v if isinstance(a, Differentiable) else a for a in operands)]
         arguments = call.arguments(values)
         results = computed(self._compute, (call, arguments, [tracked(a) for a in args]), operands)
+        call.settle(trace_of(operands))
         return self._wrapped(call, operands, results)
 
     def _direct(self, args, static):

@@ -164,8 +164,8 @@ class BodyTrace(Trace):
 
     Attributes
     ----------
-    captures : list of (Tensor, int)
-        Tensors from outside, and where each begins in the vector of captured values.
+    captures : list of (Tensor, int, Tensor)
+        Tensors from outside, where each begins in the vector of captured values, and what the body has read, which may be another one by now.
     open : bool
         Whether the body is being run: a tensor of it that is used later has been kept by mistake.
     """
@@ -252,11 +252,11 @@ class BodyTrace(Trace):
 def place_of(captures, tensor):
     """Where a captured tensor begins in the vector; at its end, if it is new."""
     at = 0
-    for other, begin in captures:
+    for other, begin, _ in captures:
         if other is tensor or other._t is not None and other._t is tensor._t and other._i == tensor._i:
             return begin
         at = begin + np.size(other._v)
-    captures.append((_as_it_is(tensor), at))
+    captures.append((_as_it_is(tensor), at, tensor))
     return at
 
 

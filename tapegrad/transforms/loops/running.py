@@ -13,6 +13,7 @@ from ...common.errors import (
     GradientError,
     GuardError,
     HigherOrderError,
+    ModifiedInPlaceError,
     OptionError,
     StructureError,
     TapegradError,
@@ -22,7 +23,8 @@ from ...common.tree import flatten, flatten_result, unflatten
 from ...kernel.reasons import NotLowered
 from ...program.listing import advice
 from ...rules.loops import CAPTURED, CARRY, ELEMENT, NEXT, RESULT
-from .body import DtypeWidened, LeafLayout, Unrecordable, as_float64, is_inside, recorded, value_of
+from ..contents import OBJECTS, Contents
+from .body import DtypeWidened, LeafLayout, Unrecordable, as_float64, is_inside, recorded, records_for_jit, value_of
 from .known import path_of
 from .loop import LoopPath, RecordedLoop
 
@@ -81,6 +83,8 @@ class _LoopRun:
         self.rows, self.results = rows, None
         self.reverse, self.memory = reverse, memory
         self.loop, self.inside = None, is_inside()
+        #: What the body has read, where paths of it may be recorded later.
+        self.read = None
 
     def run(self, others):
         operands, self.start, self.rows = (self.start, self.rows), None, None
@@ -100,7 +104,9 @@ class _LoopRun:
                     pass
         z = self.loop.run(start, self._captured(), rows, lambda carry, iteration, captured, xs: self._meet(carry, iteration, xs))
         self.loop.later = self._later
-        captured = LeafLayout.pack([tensor for tensor, _ in self.captures])
+        if records_for_jit():
+            self.read = Contents(self.function, OBJECTS)
+        captured = LeafLayout.pack([tensor for tensor, *_ in self.captures])
         if any(map(tracked, (*operands, captured))):
             # Here a rule that is not written in instructions can still send the loop to Python; a derivative that is missing may not be asked for.
             with contextlib.suppress(HigherOrderError, UnsupportedFunctionError):
@@ -115,10 +121,16 @@ class _LoopRun:
 
     def _later(self, carry, iteration, captured, rows):
         """Record a path that is met in a replay; what the body uses from outside has other values there, for so long."""
+        try:
+            self.function = self.read.restored("since it was recorded") if self.read is not None else self.function
+        except ModifiedInPlaceError as error:
+            # What calls the loop is recorded once more.
+            raise GuardError(str(error)) from None
         with self.loop.lock:
-            before = [tensor._v for tensor, _ in self.captures]
+            outside = [(t, at) for tensor, at, read in self.captures for t in {id(t): t for t in (tensor, read)}.values() if _are_one(t, tensor)]
+            before = [tensor._v for tensor, _ in outside]
             try:
-                for tensor, at in self.captures:
+                for tensor, at in outside:
                     value = captured[at : at + np.size(tensor._v)].reshape(np.shape(tensor._v))
                     if tensor._t is None or tensor.__class__ is Dual:
                         # It is the user's own.
@@ -128,12 +140,12 @@ class _LoopRun:
                         tensor._v = normalise(value.astype(np.asarray(tensor._v).dtype))
                 self._meet(carry, iteration, rows, len(self.captures))
             finally:
-                for (tensor, _), value in zip(self.captures, before):
+                for (tensor, _), value in zip(outside, before):
                     tensor._v = value
         return captured
 
     def _captured(self):
-        return np.concatenate([np.reshape(value_of(tensor).astype(np.float64), -1) for tensor, _ in self.captures] or [np.zeros(0)])
+        return np.concatenate([np.reshape(value_of(tensor).astype(np.float64), -1) for tensor, *_ in self.captures] or [np.zeros(0)])
 
     def _meet(self, carry, iteration, rows, known=None):
         """Record the path of this iteration, of `known` captured values if that is a number; returns these, which otherwise may be more now."""
@@ -191,6 +203,11 @@ class _LoopRun:
             capacity, dense = (rows - room, iterations - (rows - 2 * room)) if room else (0, iterations)
         room = max(2, room if carry else UNKNOWN)
         self.loop = RecordedLoop(carry, 0, element, width, iterations, bounded, self.reverse, capacity, dense, room, self.name)
+
+
+def _are_one(one, other):
+    """Whether two tensors are the same result."""
+    return one is other or one._t is not None and one._t is other._t and one._i == other._i
 
 
 #: Numbers in carries that are kept where the number of iterations is not known: of more iterations, every second, fourth, ... one.

@@ -16,7 +16,7 @@ import numpy as np
 from ...array.dual import Dual
 from ...array.tensor import Tensor
 from ...autograd.recording import differentiable
-from ...common.dtypes import check_class
+from ...common.dtypes import check_class, has_own_arithmetic
 from ...common.errors import StructureError
 from ...common.exact import exact
 from ...common.tree import NOTHING, flatten, leaf_names
@@ -43,22 +43,27 @@ def sort_arguments(args, kwargs, argnums):
             kind is np.ndarray and leaf.dtype.isnative and (leaf.dtype.char in "df" or leaf.dtype.kind in "biu" and not want)
         ):
             if kind is not np.ndarray:
-                leaf = np.asarray(differentiable(leaf, argument_name(k, structure)) if leaf.requires_grad else leaf._v)
+                leaf = np.asarray(differentiable(leaf, argument_name(k, structure)) if want or leaf.requires_grad else leaf._v)
             inputs.append(leaf if leaf.flags.c_contiguous else np.ascontiguousarray(leaf).reshape(leaf.shape))
             # In another order than C it is another kind: a function may look at the order.
             static.append((leaf.shape, leaf.dtype.char if leaf.flags.c_contiguous else leaf.dtype.char + REORDERED, want))
         elif want or isinstance(leaf, Dual):
             inputs.append(np.array(differentiable(leaf, argument_name(k, structure)), order="C"))
             static.append((inputs[-1].shape, inputs[-1].dtype.char, want))
-        elif isinstance(leaf, (np.ndarray, np.generic)) and np.asarray(leaf).dtype.kind in "f":
+        elif isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind == "f" or _is_other_integers(leaf):
             check_class(leaf, argument_name(k, structure))
-            value = np.array(leaf, np.float64 if np.asarray(leaf).dtype.itemsize > 4 else np.float32)
-            inputs.append(value)
-            static.append((value.shape, value.dtype.char, want))
+            dtype = leaf.dtype.newbyteorder("=") if leaf.dtype.kind != "f" else np.float64 if leaf.dtype.itemsize > 4 else np.float32
+            inputs.append(np.array(leaf, dtype, order="C"))
+            static.append((inputs[-1].shape, inputs[-1].dtype.char, want))
         else:
             static.append(_static(leaf))
     key = (structure, tuple(static))
     return inputs, key, leaves
+
+
+def _is_other_integers(leaf):
+    """Whether it is an array of integers or booleans of another class, as one that is mapped from a file, or in another order of bytes."""
+    return isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biu" and not has_own_arithmetic(leaf)
 
 
 def _differentiated(structure, argnums):

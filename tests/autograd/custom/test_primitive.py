@@ -413,3 +413,33 @@ def test_stop_gradient_of_registered_classes():
 
 def test_stop_gradient_drops_tangents():
     assert tg.derivative(lambda x: x * tg.stop_gradient(x))(3.0) == 3.0
+
+
+@pytest.mark.parametrize("size", [3, 3000])
+@pytest.mark.parametrize("where", ["keyword", "list", "dict"])
+def test_arrays_among_what_is_static_stay_what_they_were(where, size):
+    """An array that is filled again before the rules read it: they get a copy, or the change is an error, as for an operand."""
+    f = tg.primitive(lambda x, held=None, *, array=None: np.sum(x * (array if held is None else held["a"] if where == "dict" else held[0])))
+    of = {
+        "keyword": lambda x, a: f(x, array=a), "list": lambda x, a: f(x, [a, "a list"]), "dict": lambda x, a: f(x, {"a": a}),
+    }[where]  # fmt: skip
+    get = {"keyword": lambda held, array: array, "list": lambda held, array: held[0], "dict": lambda held, array: held["a"]}[where]
+    f.defvjp(lambda g, result, x, held=None, array=None: (g * get(held, array), *[None] * (where != "keyword")))
+    f.defjvp(lambda tangents, result, x, held=None, array=None: np.sum(tangents[0] * get(held, array)))
+
+    def total(x):
+        filled, result = np.zeros(size), 0.0
+        for k in (1.0, 2.0, 3.0):
+            filled[:] = k
+            result = result + of(x, filled)
+        return result
+
+    x = np.ones(size)
+    np.testing.assert_array_equal(tg.jit(tg.grad(total))(x), 6.0 * x)
+    assert tg.derivative(lambda s: total(s * x))(1.0) == 6.0 * size
+    if size > 1000:
+        with pytest.raises(ModifiedInPlaceError):
+            tg.grad(total)(x)
+    else:
+        np.testing.assert_array_equal(tg.grad(total)(x), 6.0 * x)
+        np.testing.assert_array_equal(tg.jacobian(total)(x), 6.0 * x)

@@ -113,3 +113,60 @@ def test_every_status_but_a_good_one_is_raised(monkeypatch):
     monkeypatch.setattr(RecordedLoop, "prepared", lambda self, *how, **more: prepared(self, *how, **more) if self.of is None else None)
     with pytest.raises(GradientError, match="takes a path there that was not recorded"):
         hessian(POINTS[1])
+
+
+class Holder:
+    """What a body may read besides variables."""
+
+    def step(self, z, q):
+        return piece(z, q) * self.k
+
+
+def _by_variable(loop, x):
+    total = 0.0
+    for k in (1.0, 2.0, 3.0):
+        total = total + loop(x, lambda z, q: piece(z, q) * k)
+    return total
+
+
+def _by_list_and_array(loop, x):
+    total, number, short = 0.0, [0.0], np.zeros(1)
+    for k in (1.0, 2.0, 3.0):
+        number[0] = short[0] = k
+        total = total + loop(x, lambda z, q: piece(z, q) * number[0]) + loop(x, lambda z, q: piece(z, q) * short[0])
+    return total
+
+
+def _by_attribute(loop, x):
+    total, holder = 0.0, Holder()
+    for holder.k in (1.0, 2.0, 3.0):
+        total = total + loop(x, holder.step)
+    return total
+
+
+@pytest.mark.parametrize("form", ["scan", "fori", "while", "map", "vmap"])
+@pytest.mark.parametrize("function", [_by_variable, _by_list_and_array, _by_attribute])
+def test_a_body_reads_what_it_read_at_its_call(function, form):
+    """A body that is recorded in a replay sees the variables of its call, not what a loop of Python has left in them."""
+    loops = {
+        "scan": lambda ops, x, f: ops.scan(lambda c, v: (f(c, v), None), x, DATA)[0],
+        "fori": lambda ops, x, f: ops.fori_loop(0, 3, lambda i, c: f(c, 0.5), x),
+        "while": lambda ops, x, f: ops.while_loop(lambda s: s[0] < 3.0, lambda s: (s[0] + 1.0, f(s[1], 0.5)), (0.0, x))[1],
+        "map": lambda ops, x, f: np.sum(ops.map(lambda v: f(v * x, v), DATA)),
+        "vmap": lambda ops, x, f: np.sum(vmap(ops, lambda r: f(r[0] * x, r[1]), ROWS)),
+    }
+    values = {ops: tg.value_and_grad(lambda x, ops=ops: function(lambda x, f: loops[form](ops, x, f), x)) for ops in (tg, plainly)}
+    replayed = tg.jit(values[tg], kernel="never")
+    for x in (3.0, 0.2, -0.7, 1.4):
+        np.testing.assert_allclose(replayed(x), values[plainly](x), rtol=1e-12)
+
+
+def test_a_body_that_decides_by_what_stands_outside_is_recorded_once_for_a_path(monkeypatch):
+    """It sees the values of the replay, not those of the recording, at which it would take the same path again and again."""
+    met = []
+    monkeypatch.setattr(RecordedLoop, "prepared", lambda self, *how, _own=RecordedLoop.prepared, **more: met.append(len(self.paths)) or _own(self, *how, **more))
+    for form in (lambda ops, x: np.sum(vmap(ops, lambda r: piece(r[0] * x, r[1]), ROWS)), lambda ops, x: np.sum(ops.map(lambda v: piece(v * x * x, v), DATA))):
+        replayed = tg.jit(tg.value_and_grad(lambda x, form=form: form(tg, x)), kernel="never")
+        for x in (3.0, 0.2, -0.7, 1.4, 30.0):
+            np.testing.assert_allclose(replayed(x), tg.value_and_grad(lambda x, form=form: form(plainly, x))(x), rtol=1e-12)
+    assert max(met) == 2

@@ -455,3 +455,34 @@ def test_what_is_written_at_computed_places_is_no_part_of_a_constant(name):
         plain, recorded = WRITTEN[name](f), tg.jit(WRITTEN[name](f), kernel="never")
         for x in ([-0.6, 1.0], [0.7, -1.1], [-0.6, 1.0], [0.7, 0.8]):
             np.testing.assert_allclose(recorded(np.array(x)), plain(np.array(x)), rtol=1e-13, atol=1e-14, err_msg=f.__name__)
+
+
+class Labelled(np.ndarray):
+    """Of a class that calculates as NumPy does."""
+
+
+def test_arrays_of_other_classes_are_read_at_each_call(tmp_path):
+    """As those mapped from a file, or in another order of bytes: not only when they are first met, nor as the same object."""
+    mapped = np.memmap(tmp_path / "numbers", np.int32, "w+", shape=2)
+    inputs = mapped, np.array([0, 0]).view(Labelled), np.array([False, False]).view(Labelled), np.zeros(2, ">i4")
+    masked = np.ma.array([1, 2], mask=[False, True])
+    for array in (*inputs, masked):
+        jitted = tg.jit(tg.value_and_grad(lambda x, k: x * float(np.asarray(k).sum()) if isinstance(k, np.ndarray) else x * np.sum(k)))
+        for number in (1, 0, 1):
+            array[...] = number
+            assert jitted(2.0, array) == (2.0 * np.asarray(array).sum(), np.asarray(array).sum())
+        # One that calculates in its own way arrives as it is.
+        assert (jitted.stats().records == 1) is (array is not masked)
+    masked.mask = [True, False]
+    counted = tg.jit(lambda x, k: x * k.count())
+    assert counted(1.0, masked) == 1.0
+    masked.mask = False
+    assert counted(1.0, masked) == 2.0
+
+
+@pytest.mark.parametrize("derivative", [tg.grad, tg.jacobian, tg.hessian, tg.elementwise_grad])
+def test_constant_tensors_of_integers_have_no_derivative(derivative):
+    for t in (tg.tensor([1, 2]), tg.tensor([True, False])):
+        for transformed in (derivative(lambda x: np.sum(x * 2.0)), tg.jit(derivative(lambda x: np.sum(x * 2.0)))):
+            with pytest.raises(tg.errors.DtypeError, match="which has no derivative"):
+                transformed(t)
