@@ -359,5 +359,9 @@ def walk(body):
 
 def own(body):
     """Every statement of `body` and of the loops in it, and what these loops carry."""
-    statements = list(walk(body))
+    return with_carries(list(walk(body)))
+
+
+def with_carries(statements):
+    """These statements, and what the loops among them carry."""
     return {*statements, *(carry for loop in statements if isinstance(loop, Loop) for carry in loop.carries)}

@@ -147,7 +147,7 @@ def explain_jumps(f: Callable[..., Any], *args: Any, near: float = 0.1) -> Jumps
     if not near > 0.0:
         raise OptionError(f"near={near!r}: give a positive number, how far around the point is looked beside its length")
     line = _Moved(f, args)
-    here = line.run(line.x)
+    here = line.run(line.x, looking=True)
     reach = near * max(float(np.linalg.norm(line.x)), 1.0)
     found = sorted(decision for decision in here.nearest.values() if decision[0] <= reach)
     jumps = [jump for decision in found[:MOST] if (jump := _jump(line, here, *decision, reach)) is not None]
@@ -157,7 +157,7 @@ def explain_jumps(f: Callable[..., Any], *args: Any, near: float = 0.1) -> Jumps
 class _Looked(NamedTuple):
     """An evaluation: value, gradient, by place what was decided there, and of the event that is nearest to another outcome how far and where that is.
 
-    (In `nearest`: distance, place, whether a solver decides, direction.)
+    (In `nearest`: distance, place, whether a solver decides, direction; empty unless `_Moved.run` looks for it.)
     """
 
     value: float
@@ -173,8 +173,8 @@ class _Moved(Arguments):
         super().__init__("explain_jumps", f, args)
         self.x = np.concatenate([np.reshape(p, -1) for p in self.points]).astype(float)
 
-    def run(self, x):
-        """Value, gradient and decisions at `x`."""
+    def run(self, x, looking=False):
+        """Value, gradient and decisions at `x`; if `looking`, how near they are to other outcomes, which takes a sweep for each or two."""
         parts = np.split(x.copy(), np.cumsum([np.size(p) for p in self.points]))
         full = self.arguments_at(part.reshape(np.shape(p))[()] for part, p in zip(parts, self.points))
         with _Noted() as noted:
@@ -199,7 +199,7 @@ class _Moved(Arguments):
             outcomes.setdefault(key, []).append(np.asarray(outcome).tobytes())
             slot, margins = slot_on(store, margin), np.ravel(margin._v)
             # The nearest to zero; but what is zero everywhere, as x[0] - x[0], has no slope.
-            for at in np.argsort(np.abs(margins))[:2].tolist() if slot is not None else ():
+            for at in np.argsort(np.abs(margins))[:2].tolist() if looking and slot is not None else ():
                 seed = np.zeros(margins.size)
                 seed[at] = -1.0 if margins[at] > 0.0 else 1.0
                 slope = gradient({slot: seed.reshape(margin.shape)})

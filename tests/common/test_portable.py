@@ -37,8 +37,8 @@ def asked(path):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else [] if node.level else [node.module]
             found |= {name for name in names if name in _MODULES}
-        elif isinstance(node, ast.Attribute) and ast.unparse(node) in _ATTRIBUTES:
-            found.add(ast.unparse(node))
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and (name := f"{node.value.id}.{node.attr}") in _ATTRIBUTES:
+            found.add(name)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             if node.value.startswith("/") and node.value.split("/")[1] in ("proc", "sys", "dev", "etc"):
                 found.add(node.value)
@@ -48,7 +48,7 @@ def asked(path):
 
 
 def test_what_is_asked_about_the_system_is_known():
-    assert {str(p.relative_to(PACKAGE)): asked(p) for p in PACKAGE.rglob("*.py") if asked(p)} == ASKED
+    assert {str(p.relative_to(PACKAGE)): found for p in PACKAGE.rglob("*.py") if (found := asked(p))} == ASKED
 
 
 PROGRAM = """

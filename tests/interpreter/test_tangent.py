@@ -54,8 +54,8 @@ def terms(example, ways):
     return [np.size(w) ** 0.5 * np.max(np.abs(w), initial=0.0) * max(1.0, *sizes) for w in ways if w is not None]
 
 
-def tangents_against_dual_numbers(name):
-    """Element by element, several seeds, one dual number for each or one for all."""
+def tangents_against_every_other_way(name):
+    """Of several seeds, element by element: against one dual number for each or one for all, the rule on arrays, and reverse mode."""
     compared = 0
     for example in examples_of(name):
         for chosen in choices(example):
@@ -64,15 +64,29 @@ def tangents_against_dual_numbers(name):
                 continue
             slots = example.row.slots(len(example.operands))
             seeds = [tangents_of(example, chosen, seed) for seed in range(2)]
-            swept = [
-                np.asarray(tg.autograd.jvp(result, leaves, [ways[slots.index(k)] for k in chosen])[0]._v) for ways in seeds
-            ]
+            at_leaves = [[ways[slots.index(k)] for k in chosen] for ways in seeds]
+            swept = [np.asarray(tg.autograd.jvp(result, leaves, given_ways)[0]._v) for given_ways in at_leaves]
             together = by_duals(example, chosen, [None if w[0] is None else np.stack(w) for w in zip(*seeds)], 2)
             for ways, found, lane in zip(seeds, swept, together, strict=True):
                 near(found, by_duals(example, chosen, ways), *terms(example, ways), where=example)
                 near(found, lane, *terms(example, ways), where=example)
                 compared += found.size
+            tangent = swept[0]
+            assert tangent.shape == example.value.shape and tangent.dtype == np.asarray(example.value).dtype
+            near(tangent, np.asarray(eager(example, seeds[0]), tangent.dtype), *terms(example, seeds[0]), where=example)
+            if np.all(np.isfinite(tangent)) and tangent.size:
+                agrees_with_reverse_mode(tangent, result, leaves, at_leaves[0], str(example))
     assert compared
+
+
+def agrees_with_reverse_mode(tangent, result, leaves, ways, where):
+    weights = generator(5).standard_normal(tangent.shape).astype(tangent.dtype)
+    grads = tg.autograd.grad(result, leaves, weights, allow_unused=True)
+    pairs = [(np.asarray(g._v), t) for g, t in zip(grads, ways) if g is not None]
+    back = sum(float(np.sum(g * t, dtype="d")) for g, t in pairs)
+    size = 1.0 + sum(float(np.sum(np.abs(g * t))) for g, t in pairs) + float(np.sum(np.abs(weights * tangent)))
+    unit = 1e-4 if tangent.dtype.char == "f" or any(t.dtype.char == "f" for _, t in pairs) else 1e-11
+    assert abs(float(np.sum(weights * tangent, dtype="d")) - back) <= unit * size, where
 
 
 N = 37
@@ -122,29 +136,6 @@ def test_long_sums_with_cancellation_have_the_tangents_of_dual_numbers(name):
             # What is added: as many numbers as the result has of each.
             count = a.size // np.size(dual.tangent)
             near(np.asarray(swept._v), np.asarray(dual.tangent), count * np.max(np.abs(dual.value)), count, where=(name, axis))
-
-
-def tangents_against_rule_and_reverse_mode(name):
-    for example in examples_of(name):
-        for chosen in choices(example):
-            leaves, result = recorded(example, chosen)
-            if not result.requires_grad:
-                continue
-            ways = tangents_of(example, chosen)
-            given_ways = [ways[example.row.slots(len(example.operands)).index(k)] for k in chosen]
-            (tangent,) = tg.autograd.jvp(result, leaves, given_ways)
-            tangent = np.asarray(tangent._v)
-            assert tangent.shape == example.value.shape and tangent.dtype == np.asarray(example.value).dtype
-            near(tangent, np.asarray(eager(example, ways), tangent.dtype), *terms(example, ways), where=example)
-            if not np.all(np.isfinite(tangent)) or not tangent.size:
-                continue
-            weights = generator(5).standard_normal(tangent.shape).astype(tangent.dtype)
-            grads = tg.autograd.grad(result, leaves, weights, allow_unused=True)
-            pairs = [(np.asarray(g._v), t) for g, t in zip(grads, given_ways) if g is not None]
-            back = sum(float(np.sum(g * t, dtype="d")) for g, t in pairs)
-            size = 1.0 + sum(float(np.sum(np.abs(g * t))) for g, t in pairs) + float(np.sum(np.abs(weights * tangent)))
-            unit = 1e-4 if tangent.dtype.char == "f" or any(t.dtype.char == "f" for _, t in pairs) else 1e-11
-            assert abs(float(np.sum(weights * tangent, dtype="d")) - back) <= unit * size, str(example)
 
 
 # ---- whole functions ---------------------------------------------------------------------------

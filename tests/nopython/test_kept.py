@@ -82,25 +82,25 @@ def product(x):
 x, v = np.array([0.5, 1.0, 2.0], dtype), np.array([1.0, -1.0, 0.5], dtype)
 f, plain, threads = made(captured, numba.njit(helper), math.lgamma), made(captured, helper, tg.scipy.special.gammaln), numba.njit(parallel=True)(added)
 cases = {
-    "reverse": (tg.njit_value_and_grad(f, mode="reverse"), tg.value_and_grad(plain)(x), (x,)),
-    "forward": (tg.njit_value_and_grad(f, mode="forward"), tg.value_and_grad(plain)(x), (x,)),
-    "number": (tg.njit_derivative(helper), tg.grad(helper)(0.5), (0.5,)),
-    "threads": (tg.njit_value_and_grad(threads), tg.value_and_grad(added)(x), (x,)),
-    "jacobian": (tg.njit_jacobian(rows), tg.jacobian(rows)(x), (x,)),
-    "rows": (tg.njit_jacobian(rows, mode="reverse"), tg.jacobian(rows)(x), (x,)),
-    "jvp": (tg.njit_jvp(rows), tg.jvp(rows, (x,), (v,)), (x, 2.0, v)),
-    "vjp": (tg.njit_vjp(rows), (rows(x), tg.grad(lambda x: (rows(x) * v).sum())(x)), (x, 2.0, v)),
-    "hessian": (tg.njit_hessian(added), tg.hessian(added)(x), (x,)),
-    "hvp": (tg.njit_hvp(of_rows), tg.hvp(of_rows)(x, v), (x, v)),
-    "raising": (tg.njit_grad(raising), tg.grad(raising)(x), (x,)),
-    "solve": (tg.njit_grad(system), tg.grad(system)(x), (x,)),
-    "product": (tg.njit_grad(product), tg.grad(product)(x), (x,)),
+    "reverse": (tg.njit_value_and_grad(f, mode="reverse"), lambda: tg.value_and_grad(plain)(x), (x,)),
+    "forward": (tg.njit_value_and_grad(f, mode="forward"), lambda: tg.value_and_grad(plain)(x), (x,)),
+    "number": (tg.njit_derivative(helper), lambda: tg.grad(helper)(0.5), (0.5,)),
+    "threads": (tg.njit_value_and_grad(threads), lambda: tg.value_and_grad(added)(x), (x,)),
+    "jacobian": (tg.njit_jacobian(rows), lambda: tg.jacobian(rows)(x), (x,)),
+    "rows": (tg.njit_jacobian(rows, mode="reverse"), lambda: tg.jacobian(rows)(x), (x,)),
+    "jvp": (tg.njit_jvp(rows), lambda: tg.jvp(rows, (x,), (v,)), (x, 2.0, v)),
+    "vjp": (tg.njit_vjp(rows), lambda: (rows(x), tg.grad(lambda x: (rows(x) * v).sum())(x)), (x, 2.0, v)),
+    "hessian": (tg.njit_hessian(added), lambda: tg.hessian(added)(x), (x,)),
+    "hvp": (tg.njit_hvp(of_rows), lambda: tg.hvp(of_rows)(x, v), (x, v)),
+    "raising": (tg.njit_grad(raising), lambda: tg.grad(raising)(x), (x,)),
+    "solve": (tg.njit_grad(system), lambda: tg.grad(system)(x), (x,)),
+    "product": (tg.njit_grad(product), lambda: tg.grad(product)(x), (x,)),
 }
 said = {}
 for name in sys.argv[4].split(",") if len(sys.argv) > 4 else cases:
     njit, expected, given = cases[name]
     before = dict(request.COUNTS)
-    both = [np.concatenate([np.ravel(part) for part in (each if isinstance(each, tuple) else (each,))]) for each in (njit(*given), expected)]
+    both = [np.concatenate([np.ravel(part) for part in (each if isinstance(each, tuple) else (each,))]) for each in (njit(*given), expected())]
     said[name] = [request.COUNTS["compiled"] - before["compiled"], request.COUNTS["loaded"] - before["loaded"], both[0].tolist()]
     np.testing.assert_allclose(*both, rtol=1e-4 if dtype == "float32" else 1e-12, err_msg=name)
     if name == "raising":
@@ -169,7 +169,7 @@ def test_the_second_process_compiles_nothing_and_a_changed_program_what_has_chan
     assert compiled("forward", "number", "rows", rate="2.5") == {"forward", "number"}
     programs.edit("program.py", "w=2.0", "w=4.0")
     assert compiled("reverse", "number", "rows", captured="3.5") == {"reverse", "rows"}
-    assert compiled("number", "rows", "solve", dtype="float32") == {"rows", "solve"}
+    assert compiled("number", "rows", dtype="float32") == {"rows"}
     programs.edit("constants.py", "1.5", "1.25")
     assert compiled("forward", "number", "rows") == {"forward"}
     programs.edit("program.py", "return x * x\n", "return x * x * x\n")

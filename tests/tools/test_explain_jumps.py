@@ -5,6 +5,7 @@ import pytest
 
 import tapegrad as tg
 import tapegrad.scipy.integrate
+from tapegrad.tools import explain_jumps
 
 TABLE = np.array([1.0, 2.0, 4.0])
 Z = np.random.default_rng(0).standard_normal((1_000, 12))
@@ -142,3 +143,21 @@ def test_bad_input():
     with pytest.raises(tg.errors.OptionError, match="near=0"):
         tg.explain_jumps(abs, 1.0, near=0.0)
     assert str(tg.explain_jumps(lambda x: x * x, 1.0)) == "no decision of the function is near another outcome"
+
+
+def test_how_near_other_outcomes_are_is_looked_for_at_the_point_alone(monkeypatch):
+    counts = {"run": 0, "sweeps": 0}
+    run, sweep = explain_jumps._Moved.run, explain_jumps.adjoints_of
+
+    def counted(name, function):
+        def called(*args, **keywords):
+            counts[name] += 1
+            return function(*args, **keywords)
+
+        return called
+
+    monkeypatch.setattr(explain_jumps._Moved, "run", counted("run", run))
+    monkeypatch.setattr(explain_jumps, "adjoints_of", counted("sweeps", sweep))
+    assert tg.explain_jumps(barrier, 100.0).jumps
+    # Of each run the gradient; of the point's own also the margins of the two nearest elements of each decision.
+    assert counts["run"] > 50 and counts["sweeps"] <= counts["run"] + 8

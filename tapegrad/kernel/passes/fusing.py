@@ -154,14 +154,15 @@ class _Placing:
         self.exported = set()
 
     def run(self, body):
-        home = {}
-        for statement in body:
-            home.update(dict.fromkeys(ir.own([statement]), statement))
-        for inner in ir.walk(body):
-            self.exported.update(v for v in ir.operands(inner) if v in home and home[v] is not home[inner])
+        home, walked = {}, {statement: list(ir.walk([statement])) for statement in body}
+        for statement, inside in walked.items():
+            home.update(dict.fromkeys(ir.with_carries(inside), statement))
+        used = {statement: {v: None for inner in inside for v in ir.operands(inner)} for statement, inside in walked.items()}
+        for statement, values in used.items():
+            self.exported.update(v for v in values if v in home and home[v] is not statement)
         for statement in body:
             if isinstance(statement, ir.Loop):
-                self.loop(statement)
+                self.loop(statement, walked[statement], used[statement])
             else:
                 self.single(statement)
         result = []
@@ -229,9 +230,9 @@ class _Placing:
                         return position, way
         return None, None
 
-    def loop(self, loop):
-        inside = list(ir.walk([loop]))
-        own, used = ir.own([loop]), [value for statement in inside for value in ir.operands(statement)]
+    def loop(self, loop, inside, used):
+        """Place a loop; `inside`: it and every statement in it; `used`: the values that these use."""
+        own = ir.with_carries(inside)
         touched = accesses(inside)
         early = any(isinstance(statement, ir.Guard) and statement.early for statement in inside)
         hard = self.after(value for value in used if value not in own)

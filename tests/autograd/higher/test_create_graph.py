@@ -292,7 +292,7 @@ def test_float32_stays():
 def test_long_tape_is_walked_without_recursion():
     x = leaf(0.5)
     y = x
-    steps = 20_000
+    steps = 5 * sys.getrecursionlimit()
     for _ in range(steps):
         y = y + 1e-4 * np.sin(y)
     before = sys.getrecursionlimit()
