@@ -54,7 +54,7 @@ def copy_of(array, most=SHORT):
 def apart(array):
     """What a tape keeps of an array that looks at the memory of another: a copy of a small part, or it would keep the whole.
 
-    (Whoever writes to the whole from then on would have to copy it, too: ``x[i + 1] = x[i] + h * f(x[i])``.)
+    (And each write to the whole would have to copy that first: ``x[i + 1] = x[i] + h * f(x[i])``.)
     """
     copy = copy_of(array, getattr(array.base, "nbytes", 0) // PART)
     return array if copy is None else copy
