@@ -20,9 +20,8 @@ import functools
 import random
 import sys
 import types
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator
-from copy import copy
 
 import numpy as np
 
@@ -36,6 +35,8 @@ from .environment import ABSENT, FUNCTIONS, Environment, cells_of, installed, is
 from .keep import KEPT
 
 _CONTAINERS = (list, tuple, dict, deque, types.MappingProxyType)
+#: Builtin classes whose instances hold items; first those that are derived from another one.
+_HOLDING = (OrderedDict, dict, list, tuple, set, deque)
 _BYTES = (bytearray, array.array, memoryview)
 _BOUND = (types.BuiltinMethodType, types.MethodWrapperType)
 _GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
@@ -106,9 +107,10 @@ class Contents(Environment):
         first = super()._first(name, thing)
         if first and self.copied is not None:
             self.iterates = self.iterates or isinstance(thing, Iterator)
-            small = isinstance(thing, np.ndarray) and thing.nbytes <= self.copied and thing.flags.writeable
-            if small or isinstance(thing, (list, dict, set, deque)):
-                self._copies[id(thing)] = thing, copy(thing)
+            if isinstance(thing, np.ndarray) and thing.nbytes <= self.copied and thing.flags.writeable:
+                self._copies[id(thing)] = thing, thing.copy()
+            elif isinstance(thing, (list, dict, set, deque)):
+                self._copies[id(thing)] = thing, _held(thing)
         return first
 
     # -- functions ----------------------------------------------------------------
@@ -145,11 +147,18 @@ class Contents(Environment):
         return isinstance(value, _CONTAINERS)
 
     def _items(self, name, value):
-        if len(value) > self._left:
-            self._same(name, len(value), value)
+        held = value if type(value) in _CONTAINERS else _held(value)
+        if len(held) > self._left:
+            self._same(name, len(held), value)
         else:
             self._opened.add(id(value))
-            super()._items(name, value)
+            self._met(name, type(value))
+            super()._items(name, held)
+        self._inside(name, value)
+
+    def _array(self, name, array):
+        super()._array(name, array)
+        self._inside(name, array)
 
     def _contents(self, array):
         # A large array of objects has their addresses for contents.
@@ -173,6 +182,7 @@ class Contents(Environment):
         elif isinstance(value, (set, frozenset)) and len(value) <= self._left:
             self._opened.add(id(value))
             self._met(name, type(value), frozenset(map(exact, value)))
+            self._inside(name, value)
         else:
             self._same(name, "object", value)
             self._inside(name, value)
@@ -253,7 +263,7 @@ class Contents(Environment):
             made.__defaults__ = tuple(self._copied(value, memo) for _, value in defaults) or None
             made.__kwdefaults__ = {key: self._copied(value, memo) for key, value in keywords} or None
             made.__dict__.update((key, self._copied(value, memo)) for key, value in attributes.get(id(function), {}).items())
-            _bind(made.__globals__, {variable: self._copied(value, memo) for variable, value in scope})
+            _bind_variables(made.__globals__, {variable: self._copied(value, memo) for variable, value in scope})
         return self._copied(self.function, memo)
 
     def _copied(self, value, memo):
@@ -294,12 +304,17 @@ class Contents(Environment):
             if isinstance(thing, np.ndarray):
                 thing[...] = before
             else:
-                thing.clear()
-                (thing.extend if isinstance(thing, (list, deque)) else thing.update)(before)
+                kind = _holding(thing)
+                kind.clear(thing)
+                if issubclass(kind, dict):
+                    for key, item in before.items():
+                        kind.__setitem__(thing, key, item)
+                else:
+                    (kind.update if kind is set else kind.extend)(thing, before)
         for function, (cells, _, _, scope) in self.functions:
             for cell, (_, value) in zip(function.__closure__ or (), cells):
                 _bind(cell, {"cell_contents": value})
-            _bind(function.__globals__, dict(scope))
+            _bind_variables(function.__globals__, dict(scope))
         for thing, before in self._namespaces:
             now = fields_of(thing)
             _bind(thing, {name: before.get(name, ABSENT) for name in now | before if now.get(name, ABSENT) is not before.get(name, ABSENT)})
@@ -391,14 +406,32 @@ def _is_opened(value):
     return type(value).__module__.startswith(_OPENED) and not isinstance(value, Differentiable)
 
 
-def _bind(thing, values):
-    """Bind attributes, or what a dict has, or unbind what is absent."""
+def _holding(container):
+    """The builtin class that keeps the items of a container, which may be of a class of the user's derived from it."""
+    return next(kind for kind in _HOLDING if isinstance(container, kind))
+
+
+def _held(container):
+    """A copy of the items of a container, without calling a method of the user's."""
+    kind = _holding(container)
+    if issubclass(kind, dict):
+        return dict(kind.items(container))
+    return (kind if kind in (tuple, set) else list)(kind.__iter__(container))
+
+
+def _bind_variables(scope, values):
+    """Bind global variables, or unbind what is absent."""
     for name, value in values.items():
-        if isinstance(thing, dict):
-            thing[name] = value
-            if value is ABSENT:
-                del thing[name]
-        elif value is not ABSENT:
+        if value is not ABSENT:
+            scope[name] = value
+        else:
+            scope.pop(name, None)
+
+
+def _bind(thing, values):
+    """Bind attributes, or unbind what is absent."""
+    for name, value in values.items():
+        if value is not ABSENT:
             setattr(thing, name, value)
         elif hasattr(thing, name):
             delattr(thing, name)

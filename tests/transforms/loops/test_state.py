@@ -90,6 +90,27 @@ def filled(make, change):
     return made
 
 
+class Frozen(dict):
+    """Its items are there from the beginning: what copies it by its own methods fails."""
+
+    def __setitem__(self, key, value):
+        raise TypeError("frozen")
+
+
+class Renamed(dict):
+    """Shows other keys than it has."""
+
+    def __getitem__(self, key):
+        return super().__getitem__(key.lower())
+
+    def items(self):
+        return [(key.upper(), value) for key, value in super().items()]
+
+
+def derived(kind):
+    return type("Derived", (kind,), {})
+
+
 def with_attribute(make):
     def made():
         thing = make()
@@ -149,6 +170,10 @@ STATES = {
     "Counter": filled(lambda: collections.Counter("ab"), lambda x: x.update("a")), "set": filled(set, lambda x: x.add(len(x) + 0.5)),
     "deque": filled(lambda: collections.deque([1.0, 2.0, 4.0], maxlen=3), lambda x: x.append(0.5)),
     "long list": filled(lambda: [0.0] * 3000, lambda x: x.append(0.5)), "object": with_attribute(lambda: type("Plain", (), {})()), "slots": with_attribute(Slots),
+    "attribute of a list": with_attribute(lambda: derived(list)([1.0])), "attribute of a dict": with_attribute(lambda: derived(dict)(a=1.0)),
+    "attribute of a tuple": with_attribute(derived(tuple)), "attribute of a set": with_attribute(derived(set)),
+    "attribute of a deque": with_attribute(derived(collections.deque)), "attribute of an array": with_attribute(lambda: np.ones(2).view(derived(np.ndarray))),
+    "frozen dict": with_attribute(lambda: Frozen(a=1.0)), "dict of other keys": filled(lambda: Renamed(a=1.0), lambda x: x.update(a=x["A"] + 0.5)),
     "class": with_attribute(lambda: Shared), "namespace": with_attribute(types.SimpleNamespace),
     "Generator": generated(lambda: np.random.default_rng(3), "normal", bit_state), "RandomState": generated(lambda: np.random.RandomState(3), "normal", np.random.RandomState.get_state),
     "np.random": generated(lambda: seeded(np.random), "normal", lambda m: m.get_state()), "random": generated(lambda: seeded(random), "random", lambda m: m.getstate()),
@@ -213,7 +238,7 @@ def check(name, form):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_loop_whose_body_changes_something_is_the_python_loop(form):
-    for name in ("cell", "Generator", "list"):
+    for name in ("cell", "Generator", "list", "attribute of a dict"):
         check(name, form)
 
 
