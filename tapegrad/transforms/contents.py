@@ -31,7 +31,7 @@ from ..common.errors import ModifiedInPlaceError
 from ..common.exact import exact
 from ..tape.places import function_name
 from ..tape.watch import stamp
-from .environment import ABSENT, FUNCTIONS, Environment, cells_of, installed, is_ours, names_of, package_of
+from .environment import ABSENT, FUNCTIONS, Environment, cells_of, installed, is_ours, names_of, package_of, slots_of
 from .keep import KEPT
 
 _CONTAINERS = (list, tuple, dict, deque, types.MappingProxyType)
@@ -439,10 +439,7 @@ def _bind(thing, values):
 
 def fields_of(value):
     """Attributes of an object, class, module or function, with those in its slots."""
-    listed = [] if type(value) is types.FunctionType else [base.__dict__.get("__slots__", ()) for base in type(value).__mro__]
-    slots = [s for names in listed for s in ([names] if isinstance(names, str) else names) if s not in ("__dict__", "__weakref__")]
-    fields = {s: getattr(value, s, ABSENT) for s in slots}
-    return fields | {key: item for key, item in getattr(value, "__dict__", {}).items() if key != KEPT}
+    return slots_of(value) | {key: item for key, item in getattr(value, "__dict__", {}).items() if key != KEPT}
 
 
 def _frozen(value):

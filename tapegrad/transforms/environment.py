@@ -262,6 +262,9 @@ class Environment:
         attributes = getattr(thing, "__dict__", None)
         if type(attributes) is dict and not isinstance(thing, (type, types.ModuleType)):
             self._variable(name, attributes)
+        for slot, value in slots_of(thing).items():
+            self._if(f"getattr({{0}}, {slot!r}, absent) is {{1}}", thing, value)
+            self._variable(f"{name}.{slot}", value)
 
     def _code(self, where, function):
         code, defaults, keywords, scope = function.__code__, function.__defaults__, function.__kwdefaults__, function.__globals__
@@ -298,6 +301,12 @@ def same():
 def is_ours(thing):
     """Whether `thing` is an object of this library that stands for a function of the user's."""
     return package_of(type(thing).__module__) == "tapegrad" and callable(getattr(thing, "__wrapped__", None))
+
+
+def slots_of(thing):
+    """What an object has in the slots that its classes declare, by the names under which it is found (``__k`` has another one)."""
+    members = [vars(kind) for kind in type(thing).__mro__ if "__slots__" in vars(kind)]
+    return {name: getattr(thing, name, ABSENT) for names in members for name, one in names.items() if isinstance(one, types.MemberDescriptorType)}
 
 
 def cells_of(function):

@@ -22,6 +22,18 @@ class Slots:
     __slots__ = ("n",)
 
 
+class PrivateSlots:
+    __slots__ = ("__n",)
+
+    @property
+    def n(self):
+        return self.__n
+
+    @n.setter
+    def n(self, n):
+        self.__n = n
+
+
 class Shared:
     n = 0.0
 
@@ -170,6 +182,7 @@ STATES = {
     "Counter": filled(lambda: collections.Counter("ab"), lambda x: x.update("a")), "set": filled(set, lambda x: x.add(len(x) + 0.5)),
     "deque": filled(lambda: collections.deque([1.0, 2.0, 4.0], maxlen=3), lambda x: x.append(0.5)),
     "long list": filled(lambda: [0.0] * 3000, lambda x: x.append(0.5)), "object": with_attribute(lambda: type("Plain", (), {})()), "slots": with_attribute(Slots),
+    "private slots": with_attribute(PrivateSlots),
     "attribute of a list": with_attribute(lambda: derived(list)([1.0])), "attribute of a dict": with_attribute(lambda: derived(dict)(a=1.0)),
     "attribute of a tuple": with_attribute(derived(tuple)), "attribute of a set": with_attribute(derived(set)),
     "attribute of a deque": with_attribute(derived(collections.deque)), "attribute of an array": with_attribute(lambda: np.ones(2).view(derived(np.ndarray))),
