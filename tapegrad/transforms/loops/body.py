@@ -394,9 +394,10 @@ def restoring(functions, what, recorded, plainly, state=None):
     state : Contents, optional
         What they read before; by default, now.
     """
-    if thread_state().checking is not None or LISTENERS:
-        return plainly()
     jit = records_for_jit()
+    # What the user has asked NumPy to raise or to report, compiled iterations do not; nor do replays, of which that is the contract.
+    if thread_state().checking is not None or LISTENERS or not jit and not {"raise", "call"}.isdisjoint(np.geterr().values()):
+        return plainly()
     state = None if jit else state or state_of(functions)
     if jit or not state.iterates:
         try:

@@ -5,6 +5,7 @@ import itertools
 import math
 import random
 import types
+import warnings
 from queue import SimpleQueue
 
 import numpy as np
@@ -309,6 +310,51 @@ def test_a_right_hand_side_that_counts_is_called_at_every_step():
 
     value, gradient = tg.value_and_grad(f)(0.8)
     assert counts[0] > 100 and np.allclose(value, f(0.8), rtol=1e-3) and np.allclose(gradient, -value, rtol=1e-2)
+
+
+# -- floating-point errors -------------------------------------------------------------------------
+def careful(x):
+    try:
+        return np.log(x) * 2.0
+    except (FloatingPointError, RuntimeWarning):
+        return x**2
+
+
+def around(loop):
+    def careful_around(xs):
+        try:
+            return loop(xs)
+        except FloatingPointError:
+            return np.sum(xs**2)
+
+    return careful_around
+
+
+CAREFUL = {
+    "vmap": lambda xs: np.sum(tg.vmap(careful)(xs) * xs), "map": lambda xs: np.sum(tg.map(careful, xs)), "while": lambda xs: tg.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] + careful(xs[c[0]])), (0, 0.0))[1],
+    "scan": lambda xs: tg.scan(lambda c, x: (c + careful(x), None), 0.0, xs)[0], "fori": lambda xs: tg.fori_loop(0, 3, lambda i, c: c * careful(xs[i]), 1.0), "cond": lambda xs: tg.cond(xs[0] < 5.0, careful, np.sin, xs[1]),
+    "around a scan": around(lambda xs: tg.scan(lambda c, x: (c + np.log(x), None), 0.0, xs)[0]), "around lanes": around(lambda xs: np.sum(tg.vmap(np.log)(xs))),
+    "around a choice": around(lambda xs: tg.cond(xs[0] < 5.0, np.log, np.sin, xs[1])),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::tapegrad.errors.PathWarning")
+@pytest.mark.parametrize("form", CAREFUL)
+@pytest.mark.parametrize("points", [[-1.0, 2.0, -3.0], [2.0, -1.0, 3.0], [2.0, 0.5, 3.0]], ids=["first", "second", "none"])
+def test_a_floating_point_error_that_is_caught_takes_its_path(form, points):
+    """At each iteration for itself, whichever is recorded first."""
+    f, xs = CAREFUL[form], np.array(points)
+    with np.errstate(all="raise"):
+        value, slopes = f(tg.tensor(xs)), [(f(xs + 1e-6 * e) - f(xs - 1e-6 * e)) / 2e-6 for e in np.eye(3)]
+        for results in (tg.value_and_grad(f)(xs), tg.jit(tg.value_and_grad(f))(xs), (f(xs), tg.jacfwd(f)(xs)), (f(xs), tg.vmap(tg.grad(f))(np.stack([xs, xs]))[1])):
+            np.testing.assert_allclose(results[0], value)
+            np.testing.assert_allclose(results[1], slopes, rtol=1e-5, atol=1e-8)
+
+
+def test_a_warning_that_is_an_error_and_caught_takes_its_path():
+    xs = np.array([2.0, -1.0, 3.0])
+    with warnings.catch_warnings(action="error"):
+        np.testing.assert_allclose(tg.vmap(tg.grad(careful))(xs), [1.0, -2.0, 2.0 / 3.0])
 
 
 # -- no iterations ---------------------------------------------------------------------------------
