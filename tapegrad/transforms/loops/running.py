@@ -22,7 +22,7 @@ from ...common.tree import flatten, flatten_result, unflatten
 from ...kernel.reasons import NotLowered
 from ...program.listing import advice
 from ...rules.loops import CAPTURED, CARRY, ELEMENT, NEXT, RESULT
-from .body import DtypeWidened, LeafLayout, Unrecordable, as_float64, is_inside, recorded, value_of
+from .body import DtypeChanged, LeafLayout, Unrecordable, as_float64, is_inside, recorded, value_of
 from .known import path_of
 from .loop import LoopPath, RecordedLoop
 
@@ -55,7 +55,7 @@ def loop(function, init, xs, iterations, reverse, memory, name, others=()):
     while True:
         try:
             return _LoopRun(function, leaves, structure, chars, xs, iterations, reverse, memory, name).run(others)
-        except DtypeWidened as promoted:
+        except DtypeChanged as promoted:
             chars |= promoted.args[0]
         except NotLowered:
             raise Unrecordable from None
@@ -72,6 +72,7 @@ class _LoopRun:
         self.function, self.name, self.iterations, self.captures = function, name, iterations, []
         self.carry = LeafLayout.of(unflatten(structure, leaves))
         self.carry.leaves = [(shape, chars.get(k, char)) for k, (shape, char) in enumerate(self.carry.leaves)]
+        self.carry.weak = {k for k, leaf in enumerate(leaves) if type(leaf) in (int, float) or isinstance(leaf, Differentiable) and not leaf.shape}
         self.start = self.carry.pack(leaves)
         self.element, rows = None, np.zeros((iterations or 0, 0))
         if xs is not None:
