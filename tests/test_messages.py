@@ -179,6 +179,7 @@ AT_ONCE = [
     (lambda: np.random.normal(_leaf(), 1.0), "write t + u * rng.standard_normal(n) for rng.normal(t, u)"),
     (lambda: np.random.default_rng(0).gamma(_leaf()), "write t + u * rng.standard_normal(n) for rng.normal(t, u)"),
     (lambda: _leaf().sinn(), "a tensor has no attribute 'sinn'; write t.sin"),
+    (lambda: tg.jvp(lambda x: x.sinn(), (1.0,), (1.0,)), "a tensor has no attribute 'sinn'; write t.sin"),
     (lambda: _leaf(2).size(0), "_leaf(2).size is a number, as NumPy has it: write _leaf(2).shape, or _leaf(2).shape[0]"),
     (lambda: Exponential.apply(_leaf(2)), "tapegrad: a Function is given plain arrays and floats; write x = tg.as_tensor(x) first for x.exp"),
     (_twice, "Trying to backward through the graph a second time"),

@@ -114,7 +114,7 @@ def clearer(error: BaseException | None) -> Exception | None:
     if isinstance(before, LeaveTapeError) and (library or isinstance(error, SystemError) or text.startswith("setting an array element")):
         # NumPy and SciPy put words of their own in front of ours.
         return LeaveTapeError(before.message)
-    if isinstance(error, AttributeError) and isinstance(error.obj, registry.Tensor) and text.startswith("'"):
+    if isinstance(error, AttributeError) and isinstance(error.obj, (registry.Tensor, registry.Dual)) and text.startswith("'"):
         close = difflib.get_close_matches(error.name, dir(error.obj), 1)
         error.args = (f"a tensor has no attribute {error.name!r}{f'; write t.{close[0]}' if close else ''}",)
         # Without the name: Python would go on to suggest one of its own.
