@@ -52,8 +52,10 @@ _DRAWING = frozenset([*_LOOK_UP, "random", "scipy", "__import__", "globals", "lo
 _NUMBERS = frozenset([int, float, complex, bool, str, type(None), range, np.float64])
 #: The builtins before a program replaces one.
 _BUILTINS = dict(vars(builtins))
-#: Objects of ours that have functions of the user's inside.
-_OPENED = ("tapegrad.scipy.integrate", "tapegrad.nn")
+#: Modules of objects that are looked into: of ours that have functions of the user's inside, and containers written in Python.
+_OPENED = ("tapegrad.scipy.integrate", "tapegrad.nn", "collections")
+#: Packages whose classes do not call methods that a class derived from them defines, but for those that Python calls.
+_CALLING_NOTHING = frozenset(["builtins", "abc", "typing", "numpy"])
 
 
 class Contents(Environment):
@@ -195,6 +197,8 @@ class Contents(Environment):
                 self._waiting += [(f"{name}.{key}", key, item, self._objects, False) for key, item in self._fields(value)]
         elif isinstance(value, type):
             if self._objects and value not in (type, object):
+                # Who has the class may make an instance.
+                self._named.add(value.__name__)
                 self._class(name, value)
         elif self._objects and (kind is types.SimpleNamespace or not installed(kind)):
             self._waiting += [(f"{name}.{key}", key, item, self._objects - 1, True) for key, item in self._fields(value)]
@@ -208,6 +212,9 @@ class Contents(Environment):
         return self._namespaces[-1][1].items()
 
     def _class(self, name, kind):
+        if any(installed(base) and package_of(base.__module__) not in _CALLING_NOTHING for base in kind.__mro__):
+            # Code that is not looked at may call its methods.
+            self._named.update(key for base in kind.__mro__ if not installed(base) for key, member in vars(base).items() if isinstance(member, FUNCTIONS))
         for base in kind.__mro__:
             if not installed(base) and (base is kind or self._first(name, base)):
                 for key, member in self._fields(base):
@@ -402,7 +409,7 @@ def is_plain(thing, tensors=(), depth=4):
 
 
 def _is_opened(value):
-    """Whether to look into an object of this library."""
+    """Whether to look into an object of this library, or of `collections`."""
     return type(value).__module__.startswith(_OPENED) and not isinstance(value, Differentiable)
 
 

@@ -225,6 +225,12 @@ class Environment:
 
     def _other(self, name, value):
         self._same(name, "object", value)
+        self._layer(name, value)
+
+    def _layer(self, name, thing):
+        """Of a `nn.Module`, whose call is that of a method: its `forward`, and the attributes, with the layers among them."""
+        if any(base.__module__ == "tapegrad.nn.modules" for base in type(thing).__mro__):
+            self._value(f"{name}.forward", thing.forward)
 
     # -- functions -----------------------------------------------------------------
     def _function(self, name, thing):
@@ -250,10 +256,11 @@ class Environment:
             self._function(name, thing.__wrapped__)
             if isinstance(thing, Primitive):
                 self._variable(f"{where}rules", thing.rules)
-        elif not name and isinstance(vars(type(thing)).get("__call__"), types.FunctionType):
+        elif not name and isinstance(getattr(type(thing), "__call__", None), types.FunctionType):
             self._same(name, "object", thing)
-            self._function("__call__", vars(type(thing))["__call__"])
+            self._function("__call__", type(thing).__call__)
             self._attributes("self", thing)
+            self._layer("self", thing)
         else:
             self._same(name, "object", thing)
 

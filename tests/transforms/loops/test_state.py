@@ -124,6 +124,28 @@ def derived(kind):
     return type("Derived", (kind,), {})
 
 
+def layer():
+    class Layer(tg.nn.Module):
+        def forward(self):
+            self.n += 0.5
+            return self.n
+
+    counting = Layer()
+    counting.n = 0.0
+    return lambda: counting(), lambda: counting.n
+
+
+def instances():
+    class Made:
+        total = 0.0
+
+        def __init__(self):
+            Made.total += 0.5
+
+    kinds = [Made]
+    return lambda: type(kinds[0]()).total, lambda: Made.total
+
+
 def with_attribute(make):
     def made():
         thing = make()
@@ -183,7 +205,8 @@ STATES = {
     "Counter": filled(lambda: collections.Counter("ab"), lambda x: x.update("a")), "set": filled(set, lambda x: x.add(len(x) + 0.5)),
     "deque": filled(lambda: collections.deque([1.0, 2.0, 4.0], maxlen=3), lambda x: x.append(0.5)),
     "long list": filled(lambda: [0.0] * 3000, lambda x: x.append(0.5)), "object": with_attribute(lambda: type("Plain", (), {})()), "slots": with_attribute(Slots),
-    "private slots": with_attribute(PrivateSlots),
+    "private slots": with_attribute(PrivateSlots), "layer": layer, "instances": instances,
+    "UserList": filled(lambda: collections.UserList([1.0]), lambda x: x.append(0.5)),
     "attribute of a list": with_attribute(lambda: derived(list)([1.0])), "attribute of a dict": with_attribute(lambda: derived(dict)(a=1.0)),
     "attribute of a tuple": with_attribute(derived(tuple)), "attribute of a set": with_attribute(derived(set)),
     "attribute of a deque": with_attribute(derived(collections.deque)), "attribute of an array": with_attribute(lambda: np.ones(2).view(derived(np.ndarray))),
