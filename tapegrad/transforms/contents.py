@@ -167,6 +167,9 @@ class Contents(Environment):
         return (id(array) if _frozen(array) or array.dtype.hasobject else stamp(array),)
 
     def _other(self, name, value):
+        if isinstance(value, type):
+            # Who has the class, and not only an instance, may make one.
+            self._named.add(value.__name__)
         if isinstance(value, _BYTES):
             self._met(name, type(value), bytes(memoryview(value)))
         elif isinstance(value, _BOUND) and not isinstance(value.__self__, (type, types.ModuleType, type(None))):
@@ -197,12 +200,12 @@ class Contents(Environment):
                 self._waiting += [(f"{name}.{key}", key, item, self._objects, False) for key, item in self._fields(value)]
         elif isinstance(value, type):
             if self._objects and value not in (type, object):
-                # Who has the class may make an instance.
-                self._named.add(value.__name__)
                 self._class(name, value)
         elif self._objects and (kind is types.SimpleNamespace or not installed(kind)):
             self._waiting += [(f"{name}.{key}", key, item, self._objects - 1, True) for key, item in self._fields(value)]
-            self._value(kind.__name__, kind)
+            if self._first(kind.__name__, kind):
+                self._same(kind.__name__, "object", kind)
+                self._inside(kind.__name__, kind)
         elif _is_opened(value):
             self._variable(name, dict(self._fields(value)))
 

@@ -256,7 +256,7 @@ class Environment:
             self._function(name, thing.__wrapped__)
             if isinstance(thing, Primitive):
                 self._variable(f"{where}rules", thing.rules)
-        elif not name and isinstance(getattr(type(thing), "__call__", None), types.FunctionType):
+        elif not name and isinstance(type(thing).__call__, types.FunctionType):
             self._same(name, "object", thing)
             self._function("__call__", type(thing).__call__)
             self._attributes("self", thing)
