@@ -159,8 +159,13 @@ class _LoopRun:
             self.results = results
             self._begin(results.size)
         before = self.results
-        if (results.structure, results.leaves) != (before.structure, before.leaves):
-            raise StructureError(f"{self.name} returns {results} where it has returned {before}; return the same containers, shapes and dtypes each time")
+        if results.structure != before.structure or [shape for shape, _ in results.leaves] != [shape for shape, _ in before.leaves]:
+            raise StructureError(f"{self.name} returns {results} where it has returned {before}; return the same containers and shapes each time")
+        # As those of arrays that are stacked.
+        widened = [(shape, np.result_type(a, b).char) for (shape, a), (_, b) in zip(before.leaves, results.leaves)]
+        if known is not None and widened != before.leaves:
+            raise GuardError(f"{self.name} returns {results} in iteration {iteration} where it has returned {before} when it was recorded")
+        before.leaves = widened
         inputs = [(base, 0) for base, layout in ((CARRY, self.carry), (ELEMENT, self.element)) if layout is not None and layout.size]
         inputs += [(CAPTURED, 8 * at) for at in places]
         shapes = [(self.carry.size,), *(shape for shape, _ in results.leaves)]
