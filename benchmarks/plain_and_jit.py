@@ -33,7 +33,7 @@ NOTICED = (
     ("lists, tuples, named tuples and dicts", f"other items, one by one and in order, the first {ITEMS:_} of each variable"),
     (f"arrays and tensors of up to {SMALL >> 10} KB", "other bytes, shape or dtype"),
     ("larger arrays", "another address, shape, dtype or writability; not their contents"),
-    ("attributes in `self.__dict__` of a method", "as variables"),
+    ("attributes of `self` of a method, in its `__dict__` and slots; those of a `tg.nn.Module`", "as variables"),
     ("anything else", "another object; not what is inside"),
 )
 #: What is not looked at.

@@ -33,6 +33,9 @@ _ADVICE = (
     (r"((?!np\.|numpy\.)\w+|.*\))\.dot\(", "write {0} @ t for {0}.dot(t)"),
     (r"(?:[\w.]+|.*\bdefault_rng\(\w*\))\.(?:normal|gauss|uniform|exponential|laplace|logistic|lognormal|gamma|beta|chisquare|standard_t|poisson|binomial)\(",
      "write t + u * rng.standard_normal(n) for rng.normal(t, u), and tapegrad.scipy.stats.gamma.ppf(rng.random(n), t) for rng.gamma(t, size=n) and its like"),
+    (r"(?:[\w.]+|.*\bdefault_rng\(\w*\))\.(?:choice|permutation|permuted)\(",
+     "write t[rng.permutation(len(t))] for rng.permutation(t), t[rng.integers(len(t), size=n)] for rng.choice(t, n), and p=t.detach() for p=t"),
+    (r"(?:[\w.]+|.*\bdefault_rng\(\w*\))\.multivariate_normal\(", "write m + np.linalg.cholesky(C) @ rng.standard_normal(n) for rng.multivariate_normal(m, C)"),
     (r"(float|complex)\(\w", "leave {} out: a tensor needs none"),
     (r"round\(", "write np.round(t) for round(t)"),
     (r"[rb]?['\"].*%", "write an f-string, or t.item() for the number in the text"),
@@ -114,7 +117,7 @@ def clearer(error: BaseException | None) -> Exception | None:
     if isinstance(before, LeaveTapeError) and (library or isinstance(error, SystemError) or text.startswith("setting an array element")):
         # NumPy and SciPy put words of their own in front of ours.
         return LeaveTapeError(before.message)
-    if isinstance(error, AttributeError) and isinstance(error.obj, registry.Tensor) and text.startswith("'"):
+    if isinstance(error, AttributeError) and isinstance(error.obj, (registry.Tensor, registry.Dual)) and text.startswith("'"):
         close = difflib.get_close_matches(error.name, dir(error.obj), 1)
         error.args = (f"a tensor has no attribute {error.name!r}{f'; write t.{close[0]}' if close else ''}",)
         # Without the name: Python would go on to suggest one of its own.

@@ -63,6 +63,30 @@ def rounded(self, ndigits=None):
     return round(float(self)) if ndigits is None else np.round(self, ndigits)
 
 
+class FlatElements:
+    """``x.flat``: the elements in C order, as `numpy.flatiter` has them, which is read and assigned to by one index."""
+
+    def __init__(self, of):
+        self._of = of
+
+    def __len__(self):
+        return self._of.size
+
+    def __iter__(self):
+        return iter(np.ravel(self._of))
+
+    def __getitem__(self, key):
+        part = np.ravel(self._of)[key]
+        return part.copy() if part.ndim else part
+
+    def __setitem__(self, key, value):
+        np.put(self._of, np.arange(len(self))[key], value)
+
+
+def _assign_flat(self, value):
+    FlatElements(self)[:] = value
+
+
 def _attribute(name):
     return property(lambda self: getattr(np.asarray(self._v), name), doc=f"As `numpy.ndarray.{name}`.")
 
@@ -75,4 +99,5 @@ attach(Differentiable, {function.__name__: function for function in (compress, f
 attach(Differentiable, {name: _attribute(name) for name in ("flags", "itemsize", "nbytes", "strides")})
 attach(Differentiable, {
     "__round__": rounded, "real": property(np.real, doc="The tensor itself: it is real."), "imag": property(np.imag, doc="Zeros."),
+    "flat": property(FlatElements, _assign_flat, doc=FlatElements.__doc__),
 })  # fmt: skip

@@ -440,6 +440,16 @@ def _reduceat(array, indices, axis=0):
     return F.moveaxis(sums, 0, axis)
 
 
+def _logaddexp_accumulate(array, axis=0):
+    total, span = F.moveaxis(F.lift(array), axis, 0), 1
+    while span < len(total):
+        # Each element has the sum of `span` elements, up to its own; those before have all.
+        total = np.concatenate([total[:span], np.logaddexp(total[:-span], total[span:])])
+        span *= 2
+    return F.moveaxis(total, 0, axis)
+
+
+METHODS[np.logaddexp, "accumulate"] = _logaddexp_accumulate
 METHODS[np.add, "accumulate"] = lambda array, axis=0: F.cumsum(array, axis)
 METHODS[np.multiply, "accumulate"] = lambda array, axis=0: np.cumprod(array, axis)
 METHODS[np.add, "reduceat"] = _reduceat

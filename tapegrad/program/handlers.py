@@ -11,6 +11,8 @@ Looking at the tables of one code object takes a millisecond, once; then it is a
 import contextlib
 import dis
 import functools
+import inspect
+import types
 from bisect import bisect_left
 from operator import attrgetter
 
@@ -162,13 +164,13 @@ def _checked(instructions, position):
 
 
 def _resolved(frame, name):
-    """What a dotted name is in `frame`; None if that is not known."""
+    """What a dotted name is in `frame`, without running a property or `__getattr__` of the user's; None if that is not known."""
     first, *rest = name
     for scope in (frame.f_locals, frame.f_globals, frame.f_builtins):
         if first in scope:
             thing = scope[first]
             for part in rest:
-                thing = getattr(thing, part, None)
+                thing = (getattr if isinstance(thing, types.ModuleType) else inspect.getattr_static)(thing, part, None)
             return thing
     return None
 

@@ -478,8 +478,8 @@ def not_in_instructions(entries, results, values, start=0):
 
 
 def _caller_of_ours(frame):
-    """The code of this package that makes a trace."""
-    while not frame.f_code.co_filename.startswith(PACKAGE):
+    """The code of this package that makes a trace, which may be of a derived class."""
+    while frame.f_code.co_name == "__init__" or not frame.f_code.co_filename.startswith(PACKAGE):
         frame = frame.f_back
     return frame.f_code
 

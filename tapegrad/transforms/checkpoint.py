@@ -58,14 +58,17 @@ class _CallLayout:
     enabled : bool
         Whether tensors that are no arguments are refused: not under ``no_grad``.
     read : Contents
+    raising : dict
+        What ``np.errstate`` said then, of errors that are raised or reported: the function may catch them.
     """
 
-    __slots__ = ("arguments", "leaves", "result", "enabled", "read")
+    __slots__ = ("arguments", "leaves", "result", "enabled", "read", "raising")
 
     def __init__(self, leaves, arguments):
         self.leaves, self.arguments, self.result = leaves, arguments, None
         self.enabled = thread_state().enabled
         self.read = None
+        self.raising = {kind: how for kind, how in np.geterr().items() if how in ("raise", "call")}
 
 
 class _Segment(Primitive):
@@ -163,7 +166,7 @@ def _as_it_was(layout):
     function = _on_leaves(layout.read.restored(when), layout)
 
     def again(*live):
-        with layout.read.streams.restored():
+        with layout.read.streams.restored(), np.errstate(**layout.raising):
             return function(*live)
 
     return again

@@ -20,9 +20,8 @@ import functools
 import random
 import sys
 import types
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator
-from copy import copy
 
 import numpy as np
 
@@ -32,10 +31,12 @@ from ..common.errors import ModifiedInPlaceError
 from ..common.exact import exact
 from ..tape.places import function_name
 from ..tape.watch import stamp
-from .environment import ABSENT, FUNCTIONS, Environment, cells_of, installed, is_ours, names_of, package_of
+from .environment import ABSENT, FUNCTIONS, Environment, cells_of, installed, is_ours, names_of, package_of, slots_of
 from .keep import KEPT
 
 _CONTAINERS = (list, tuple, dict, deque, types.MappingProxyType)
+#: Builtin classes whose instances hold items; first those that are derived from another one.
+_HOLDING = (OrderedDict, dict, list, tuple, set, deque)
 _BYTES = (bytearray, array.array, memoryview)
 _BOUND = (types.BuiltinMethodType, types.MethodWrapperType)
 _GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
@@ -51,8 +52,10 @@ _DRAWING = frozenset([*_LOOK_UP, "random", "scipy", "__import__", "globals", "lo
 _NUMBERS = frozenset([int, float, complex, bool, str, type(None), range, np.float64])
 #: The builtins before a program replaces one.
 _BUILTINS = dict(vars(builtins))
-#: Objects of ours that have functions of the user's inside.
-_OPENED = ("tapegrad.scipy.integrate", "tapegrad.nn")
+#: Modules of objects that are looked into: of ours that have functions of the user's inside, and containers written in Python.
+_OPENED = ("tapegrad.scipy.integrate", "tapegrad.nn", "collections")
+#: Packages whose classes do not call methods that a class derived from them defines, but for those that Python calls.
+_CALLING_NOTHING = frozenset(["builtins", "abc", "typing", "numpy"])
 
 
 class Contents(Environment):
@@ -106,9 +109,10 @@ class Contents(Environment):
         first = super()._first(name, thing)
         if first and self.copied is not None:
             self.iterates = self.iterates or isinstance(thing, Iterator)
-            small = isinstance(thing, np.ndarray) and thing.nbytes <= self.copied and thing.flags.writeable
-            if small or isinstance(thing, (list, dict, set, deque)):
-                self._copies[id(thing)] = thing, copy(thing)
+            if isinstance(thing, np.ndarray) and thing.nbytes <= self.copied and thing.flags.writeable:
+                self._copies[id(thing)] = thing, thing.copy()
+            elif isinstance(thing, (list, dict, set, deque)):
+                self._copies[id(thing)] = thing, _held(thing)
         return first
 
     # -- functions ----------------------------------------------------------------
@@ -148,17 +152,27 @@ class Contents(Environment):
         return isinstance(value, _CONTAINERS)
 
     def _items(self, name, value):
-        if len(value) > self._left:
-            self._same(name, len(value), value)
+        held = value if type(value) in _CONTAINERS else _held(value)
+        if len(held) > self._left:
+            self._same(name, len(held), value)
         else:
             self._opened.add(id(value))
-            super()._items(name, value)
+            self._met(name, type(value))
+            super()._items(name, held)
+        self._inside(name, value)
+
+    def _array(self, name, array):
+        super()._array(name, array)
+        self._inside(name, array)
 
     def _contents(self, array):
         # A large array of objects has their addresses for contents.
         return (id(array) if _frozen(array) or array.dtype.hasobject else stamp(array),)
 
     def _other(self, name, value):
+        if isinstance(value, type):
+            # Who has the class, and not only an instance, may make one.
+            self._named.add(value.__name__)
         if isinstance(value, _BYTES):
             self._met(name, type(value), bytes(memoryview(value)))
         elif isinstance(value, _BOUND) and not isinstance(value.__self__, (type, types.ModuleType, type(None))):
@@ -176,6 +190,7 @@ class Contents(Environment):
         elif isinstance(value, (set, frozenset)) and len(value) <= self._left:
             self._opened.add(id(value))
             self._met(name, type(value), frozenset(map(exact, value)))
+            self._inside(name, value)
         else:
             self._same(name, "object", value)
             self._inside(name, value)
@@ -191,7 +206,9 @@ class Contents(Environment):
                 self._class(name, value)
         elif self._objects and (kind is types.SimpleNamespace or not installed(kind)):
             self._waiting += [(f"{name}.{key}", key, item, self._objects - 1, True) for key, item in self._fields(value)]
-            self._value(kind.__name__, kind)
+            if self._first(kind.__name__, kind):
+                self._same(kind.__name__, "object", kind)
+                self._inside(kind.__name__, kind)
         elif _is_opened(value):
             self._variable(name, dict(self._fields(value)))
 
@@ -201,6 +218,9 @@ class Contents(Environment):
         return self._namespaces[-1][1].items()
 
     def _class(self, name, kind):
+        if any(installed(base) and package_of(base.__module__) not in _CALLING_NOTHING for base in kind.__mro__):
+            # Code that is not looked at may call its methods.
+            self._named.update(key for base in kind.__mro__ if not installed(base) for key, member in vars(base).items() if isinstance(member, FUNCTIONS))
         for base in kind.__mro__:
             if not installed(base) and (base is kind or self._first(name, base)):
                 for key, member in self._fields(base):
@@ -258,7 +278,7 @@ class Contents(Environment):
             made.__defaults__ = tuple(self._copied(value, memo) for _, value in defaults) or None
             made.__kwdefaults__ = {key: self._copied(value, memo) for key, value in keywords} or None
             made.__dict__.update((key, self._copied(value, memo)) for key, value in attributes.get(id(function), {}).items())
-            _bind(made.__globals__, {variable: self._copied(value, memo) for variable, value in scope})
+            _bind_variables(made.__globals__, {variable: self._copied(value, memo) for variable, value in scope})
         return self._copied(self.function, memo)
 
     def _copied(self, value, memo):
@@ -299,12 +319,17 @@ class Contents(Environment):
             if isinstance(thing, np.ndarray):
                 thing[...] = before
             else:
-                thing.clear()
-                (thing.extend if isinstance(thing, (list, deque)) else thing.update)(before)
+                kind = _holding(thing)
+                kind.clear(thing)
+                if issubclass(kind, dict):
+                    for key, item in before.items():
+                        kind.__setitem__(thing, key, item)
+                else:
+                    (kind.update if kind is set else kind.extend)(thing, before)
         for function, (cells, _, _, scope) in self.functions:
             for cell, (_, value) in zip(function.__closure__ or (), cells):
                 _bind(cell, {"cell_contents": value})
-            _bind(function.__globals__, dict(scope))
+            _bind_variables(function.__globals__, dict(scope))
         for thing, before in self._namespaces:
             now = fields_of(thing)
             _bind(thing, {name: before.get(name, ABSENT) for name in now | before if now.get(name, ABSENT) is not before.get(name, ABSENT)})
@@ -392,18 +417,36 @@ def is_plain(thing, tensors=(), depth=4):
 
 
 def _is_opened(value):
-    """Whether to look into an object of this library."""
+    """Whether to look into an object of this library, or of `collections`."""
     return type(value).__module__.startswith(_OPENED) and not isinstance(value, Differentiable)
 
 
-def _bind(thing, values):
-    """Bind attributes, or what a dict has, or unbind what is absent."""
+def _holding(container):
+    """The builtin class that keeps the items of a container, which may be of a class of the user's derived from it."""
+    return next(kind for kind in _HOLDING if isinstance(container, kind))
+
+
+def _held(container):
+    """A copy of the items of a container, without calling a method of the user's."""
+    kind = _holding(container)
+    if issubclass(kind, dict):
+        return dict(kind.items(container))
+    return (kind if kind in (tuple, set) else list)(kind.__iter__(container))
+
+
+def _bind_variables(scope, values):
+    """Bind global variables, or unbind what is absent."""
     for name, value in values.items():
-        if isinstance(thing, dict):
-            thing[name] = value
-            if value is ABSENT:
-                del thing[name]
-        elif value is not ABSENT:
+        if value is not ABSENT:
+            scope[name] = value
+        else:
+            scope.pop(name, None)
+
+
+def _bind(thing, values):
+    """Bind attributes, or unbind what is absent."""
+    for name, value in values.items():
+        if value is not ABSENT:
             setattr(thing, name, value)
         elif hasattr(thing, name):
             delattr(thing, name)
@@ -411,10 +454,7 @@ def _bind(thing, values):
 
 def fields_of(value):
     """Attributes of an object, class, module or function, with those in its slots."""
-    listed = [] if type(value) is types.FunctionType else [base.__dict__.get("__slots__", ()) for base in type(value).__mro__]
-    slots = [s for names in listed for s in ([names] if isinstance(names, str) else names) if s not in ("__dict__", "__weakref__")]
-    fields = {s: getattr(value, s, ABSENT) for s in slots}
-    return fields | {key: item for key, item in getattr(value, "__dict__", {}).items() if key != KEPT}
+    return slots_of(value) | {key: item for key, item in getattr(value, "__dict__", {}).items() if key != KEPT}
 
 
 def _frozen(value):

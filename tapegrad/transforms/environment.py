@@ -225,6 +225,12 @@ class Environment:
 
     def _other(self, name, value):
         self._same(name, "object", value)
+        self._layer(name, value)
+
+    def _layer(self, name, thing):
+        """Of a `nn.Module`, whose call is that of a method: its `forward`, and the attributes, with the layers among them."""
+        if any(base.__module__ == "tapegrad.nn.modules" for base in type(thing).__mro__):
+            self._value(f"{name}.forward", thing.forward)
 
     # -- functions -----------------------------------------------------------------
     def _function(self, name, thing):
@@ -250,10 +256,11 @@ class Environment:
             self._function(name, thing.__wrapped__)
             if isinstance(thing, Primitive):
                 self._variable(f"{where}rules", thing.rules)
-        elif not name and isinstance(vars(type(thing)).get("__call__"), types.FunctionType):
+        elif not name and isinstance(type(thing).__call__, types.FunctionType):
             self._same(name, "object", thing)
-            self._function("__call__", vars(type(thing))["__call__"])
+            self._function("__call__", type(thing).__call__)
             self._attributes("self", thing)
+            self._layer("self", thing)
         else:
             self._same(name, "object", thing)
 
@@ -262,6 +269,9 @@ class Environment:
         attributes = getattr(thing, "__dict__", None)
         if type(attributes) is dict and not isinstance(thing, (type, types.ModuleType)):
             self._variable(name, attributes)
+        for slot, value in slots_of(thing).items():
+            self._if(f"getattr({{0}}, {slot!r}, absent) is {{1}}", thing, value)
+            self._variable(f"{name}.{slot}", value)
 
     def _code(self, where, function):
         code, defaults, keywords, scope = function.__code__, function.__defaults__, function.__kwdefaults__, function.__globals__
@@ -298,6 +308,12 @@ def same():
 def is_ours(thing):
     """Whether `thing` is an object of this library that stands for a function of the user's."""
     return package_of(type(thing).__module__) == "tapegrad" and callable(getattr(thing, "__wrapped__", None))
+
+
+def slots_of(thing):
+    """What an object has in the slots that its classes declare, by the names under which it is found (``__k`` has another one)."""
+    members = [vars(kind) for kind in type(thing).__mro__ if "__slots__" in vars(kind)]
+    return {name: getattr(thing, name, ABSENT) for names in members for name, one in names.items() if isinstance(one, types.MemberDescriptorType)}
 
 
 def cells_of(function):

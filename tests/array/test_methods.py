@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import tapegrad as tg
 from tests.rules.checker import check, generator, leaf, plain
 
 A = generator(42).normal(size=(3, 4))
@@ -99,6 +100,29 @@ def test_in_place():
 
     for function in (sort, partition, put, fill):
         check(function, A)
+
+
+def _flat(x):
+    """Read and assigned to by one index, also where the elements lie in another order."""
+    a, b = x.reshape(2, 3) * 1.0, (x.reshape(2, 3) * x[0]).T
+    part = a.flat[1:3]
+    part[0] = 99.0
+    b.flat[2] = x[0] ** 2
+    b.flat[3:5] = x[:2]
+    b.flat[::3] = 0.5
+    a.flat[[0, 5]] = x[1]
+    a.flat[a.ravel() > 1.0] *= 2.0
+    a.T.flat = x * 3.0
+    weighted = sum(k * v for k, v in enumerate(b.flat))
+    return weighted + a.flat[1] * a.flat[-2] + max(a.flat) * len(b.flat) + np.sum(part[1] * a)
+
+
+def test_flat():
+    x = np.array([0.5, -1.0, 2.0, 1.5, 0.25, 3.0])
+    slopes = [(_flat(x + 1e-6 * e) - _flat(x - 1e-6 * e)) / 2e-6 for e in np.eye(6)]
+    for value, gradient in (tg.value_and_grad(_flat)(x), tg.jit(tg.value_and_grad(_flat))(x), (tg.vmap(_flat)(x[None])[0], tg.jacfwd(_flat)(x))):
+        assert value == pytest.approx(_flat(x))
+        np.testing.assert_allclose(gradient, slopes, rtol=1e-6, atol=1e-8)
 
 
 def test_rounding_to_an_int_leaves_the_tape_and_raises():

@@ -34,7 +34,8 @@ CASES = {
     "reduceat": (lambda x: np.add.reduceat(x, [0, 4, 1, 5]), V), "reduceat axis": (lambda x: np.add.reduceat(x, [0, 2, 2], axis=1), C), "reduceat last": (lambda x: np.add.reduceat(x, [1, 0], -1), C),
     "reduceat one": (lambda x: np.add.reduceat(x, [0]), M), "accumulate": (lambda x: np.add.accumulate(x, 1), M), "multiply.accumulate": (lambda x: np.multiply.accumulate(x), M),
     "maximum": (lambda x: np.maximum.accumulate(x), V), "minimum": (lambda x: np.minimum.accumulate(x), V), "maximum axis": (lambda x: np.maximum.accumulate(x, axis=1), C),
-    "minimum last": (lambda x: np.minimum.accumulate(x, -1), C), "logaddexp": (lambda x: np.logaddexp.reduce(x), V), "logaddexp axis": (lambda x: np.logaddexp.reduce(x, axis=1, keepdims=True), C),
+    "minimum last": (lambda x: np.minimum.accumulate(x, -1), C), "logaddexp": (lambda x: np.logaddexp.reduce(x), V), "running logaddexp": (lambda x: np.logaddexp.accumulate(x), V),
+    "running logaddexp last": (lambda x: np.logaddexp.accumulate(x, -1), C), "logaddexp axis": (lambda x: np.logaddexp.reduce(x, axis=1, keepdims=True), C),
     "logaddexp all": (lambda x: np.logaddexp.reduce(x, axis=None), M),
 }  # fmt: skip
 

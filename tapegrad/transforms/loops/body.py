@@ -65,9 +65,11 @@ class LeafLayout:
         Of the vector.
     reordered : bool
         Whether one lay in memory in another order than that of C, in which the body sees it.
+    weak : set of int
+        Leaves of a carry that began as numbers whose dtype gives way, as that of Python's numbers does.
     """
 
-    reordered = False
+    reordered, weak = False, frozenset()
 
     def __init__(self, leaves, structure):
         self.structure, self.leaves = structure, leaves
@@ -359,10 +361,10 @@ def _iteration(trace, function, carry, element, values, what):
 
 
 def _compare(carry, after, what):
-    """Refuse a carry of other floats; widen integers that have become floats."""
+    """Refuse a carry of other floats; what are integers, or numbers whose dtype gives way, may become other floats."""
     promoted = {}
     for k, (name, (shape, char), (_, before)) in enumerate(zip(leaf_names(carry.structure), after, carry.leaves)):
-        if np.dtype(before).kind != "f" and np.dtype(char).kind == "f":
+        if np.dtype(char).kind == "f" and (np.dtype(before).kind != "f" or k in carry.weak and (before, char) == ("d", "f")):
             promoted[k] = char
         elif char != before and np.dtype(char).kind == np.dtype(before).kind == "f":
             raise StructureError(
@@ -370,11 +372,11 @@ def _compare(carry, after, what):
                 "carry keeps its dtype"
             )
     if promoted:
-        raise DtypeWidened(promoted)
+        raise DtypeChanged(promoted)
 
 
-class DtypeWidened(Exception):
-    """Integers of the carry become floats: its argument is leaf -> dtype."""
+class DtypeChanged(Exception):
+    """Leaves of the carry become other floats: its argument is leaf -> dtype."""
 
 
 def state_of(functions):
@@ -394,9 +396,10 @@ def restoring(functions, what, recorded, plainly, state=None):
     state : Contents, optional
         What they read before; by default, now.
     """
-    if thread_state().checking is not None or LISTENERS:
-        return plainly()
     jit = records_for_jit()
+    # What the user has asked NumPy to raise or to report, compiled iterations do not; nor do replays, of which that is the contract.
+    if thread_state().checking is not None or LISTENERS or not jit and not {"raise", "call"}.isdisjoint(np.geterr().values()):
+        return plainly()
     state = None if jit else state or state_of(functions)
     if jit or not state.iterates:
         try:

@@ -24,7 +24,7 @@ from ...kernel.reasons import NotLowered
 from ...program.listing import advice
 from ...rules.loops import CAPTURED, CARRY, ELEMENT, NEXT, RESULT
 from ..contents import OBJECTS, Contents
-from .body import DtypeWidened, LeafLayout, Unrecordable, as_float64, is_inside, recorded, records_for_jit, value_of
+from .body import DtypeChanged, LeafLayout, Unrecordable, as_float64, is_inside, recorded, records_for_jit, value_of
 from .known import path_of
 from .loop import LoopPath, RecordedLoop
 
@@ -57,7 +57,7 @@ def loop(function, init, xs, iterations, reverse, memory, name, others=()):
     while True:
         try:
             return _LoopRun(function, leaves, structure, chars, xs, iterations, reverse, memory, name).run(others)
-        except DtypeWidened as promoted:
+        except DtypeChanged as promoted:
             chars |= promoted.args[0]
         except NotLowered:
             raise Unrecordable from None
@@ -74,6 +74,7 @@ class _LoopRun:
         self.function, self.name, self.iterations, self.captures = function, name, iterations, []
         self.carry = LeafLayout.of(unflatten(structure, leaves))
         self.carry.leaves = [(shape, chars.get(k, char)) for k, (shape, char) in enumerate(self.carry.leaves)]
+        self.carry.weak = {k for k, leaf in enumerate(leaves) if type(leaf) in (int, float) or isinstance(leaf, Differentiable) and not leaf.shape}
         self.start = self.carry.pack(leaves)
         self.element, rows = None, np.zeros((iterations or 0, 0))
         if xs is not None:
@@ -170,8 +171,13 @@ class _LoopRun:
             self.results = results
             self._begin(results.size)
         before = self.results
-        if (results.structure, results.leaves) != (before.structure, before.leaves):
-            raise StructureError(f"{self.name} returns {results} where it has returned {before}; return the same containers, shapes and dtypes each time")
+        if results.structure != before.structure or [shape for shape, _ in results.leaves] != [shape for shape, _ in before.leaves]:
+            raise StructureError(f"{self.name} returns {results} where it has returned {before}; return the same containers and shapes each time")
+        # As those of arrays that are stacked.
+        widened = [(shape, np.result_type(a, b).char) for (shape, a), (_, b) in zip(before.leaves, results.leaves)]
+        if known is not None and widened != before.leaves:
+            raise GuardError(f"{self.name} returns {results} in iteration {iteration} where it has returned {before} when it was recorded")
+        before.leaves = widened
         inputs = [(base, 0) for base, layout in ((CARRY, self.carry), (ELEMENT, self.element)) if layout is not None and layout.size]
         inputs += [(CAPTURED, 8 * at) for at in places]
         shapes = [(self.carry.size,), *(shape for shape, _ in results.leaves)]

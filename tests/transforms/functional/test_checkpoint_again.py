@@ -185,6 +185,19 @@ def refused(name, function, change):
         through(function, change)
 
 
+def test_a_floating_point_error_that_it_catches():
+    def careful(x):
+        try:
+            return np.sum(np.log(x))
+        except FloatingPointError:
+            return np.sum(x**2)
+
+    with np.errstate(all="raise"):
+        for transformation in (tg.grad, tg.hessian, tg.jacfwd):
+            for x in (np.array([0.5, 2.0]), np.array([-1.0, 2.0])):
+                np.testing.assert_array_equal(transformation(tg.checkpoint(careful))(x), transformation(careful)(x))
+
+
 def test_attributes():
     layer = Layer()
     refused("self.t", tg.checkpoint(layer.counted), lambda: None)

@@ -79,6 +79,21 @@ def test_containers_of_a_carry(form, carry):
             assert g(0.7) == pytest.approx(slope, rel=1e-12)
 
 
+@pytest.mark.parametrize("start", [0.0, 0, 0.5, {"a": 1, "b": [0.5]}], ids=str)
+def test_a_number_of_python_in_the_carry_takes_the_dtype_that_it_gets(start):
+    def f(x):
+        y = tg.scan(lambda c, v: (tg.tree.map(lambda leaf: leaf * v + v, c), v), start, x)[0]
+        return np.sum(tg.tree.ravel(y)[0]) * 2.0
+
+    x = np.array([0.5, -1.0, 2.0], np.float32)
+    slopes = tg.grad(f)(x.astype(float))
+    for evaluated in (tg.value_and_grad(f), tg.jit(tg.value_and_grad(f)), lambda x: (f(x), tg.jacfwd(f)(x))):
+        value, gradient = evaluated(x)
+        assert np.asarray(value).dtype == gradient.dtype == np.float32
+        np.testing.assert_allclose(value, f(x), rtol=1e-6)
+        np.testing.assert_allclose(gradient, slopes, rtol=1e-5)
+
+
 @pytest.mark.parametrize("kernel", ["never", "always"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_dtypes_stay(dtype, kernel):

@@ -170,3 +170,22 @@ def test_a_body_that_decides_by_what_stands_outside_is_recorded_once_for_a_path(
         for x in (3.0, 0.2, -0.7, 1.4, 30.0):
             np.testing.assert_allclose(replayed(x), tg.value_and_grad(lambda x, form=form: form(plainly, x))(x), rtol=1e-12)
     assert max(met) == 2
+
+
+MIXED = {
+    "a number of Python": lambda x: tg.map(lambda v: v * v if v > 1.0 else 0, x), "a truth value": lambda x: tg.scan(lambda c, v: (c + v, v * v if v > 1.0 else c > 0.6), 0.5, x)[1],
+    "lanes": lambda x: tg.vmap(lambda v: (v * v, 1) if v > 1.0 else (0, v))(x)[0], "a choice": lambda x: tg.cond(x[0] > 1.0, lambda x: x[0] ** 2, lambda x: 0, x) * np.ones(3),
+    "single and double": lambda x: tg.map(lambda v: v.astype(np.float32) if v > 1.0 else v, x) ** 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_results_of_paths_have_the_dtype_of_what_is_stacked(name):
+    f = MIXED[name]
+    values, slopes = tg.jit(f), tg.jit(tg.jacobian(lambda x: f(x) * 1.0))
+    for x in (np.array([0.25, 0.5, 0.75]), np.array([0.5, 2.0, 3.0]), np.array([2.0, 0.25, 0.5]), np.array([4.0, 2.0, 1.5])):
+        np.testing.assert_allclose(values(x), f(x))
+        # (Differences of squares are exact.)
+        numbers = [(np.asarray(f(x + 0.05 * e), float) - np.asarray(f(x - 0.05 * e), float)) / 0.1 for e in np.eye(3)]
+        for jacobian in (slopes(x), tg.jacobian(lambda x: f(x) * 1.0)(x), tg.jacfwd(lambda x: f(x) * 1.0)(x)):
+            np.testing.assert_allclose(jacobian, np.transpose(numbers), rtol=1e-5, atol=1e-6)

@@ -5,6 +5,7 @@ import itertools
 import math
 import random
 import types
+import warnings
 from queue import SimpleQueue
 
 import numpy as np
@@ -20,6 +21,18 @@ TOTAL = 0.0
 
 class Slots:
     __slots__ = ("n",)
+
+
+class PrivateSlots:
+    __slots__ = ("__n",)
+
+    @property
+    def n(self):
+        return self.__n
+
+    @n.setter
+    def n(self, n):
+        self.__n = n
 
 
 class Shared:
@@ -90,6 +103,49 @@ def filled(make, change):
     return made
 
 
+class Frozen(dict):
+    """Its items are there from the beginning: what copies it by its own methods fails."""
+
+    def __setitem__(self, key, value):
+        raise TypeError("frozen")
+
+
+class Renamed(dict):
+    """Shows other keys than it has."""
+
+    def __getitem__(self, key):
+        return super().__getitem__(key.lower())
+
+    def items(self):
+        return [(key.upper(), value) for key, value in super().items()]
+
+
+def derived(kind):
+    return type("Derived", (kind,), {})
+
+
+def layer():
+    class Layer(tg.nn.Module):
+        def forward(self):
+            self.n += 0.5
+            return self.n
+
+    counting = Layer()
+    counting.n = 0.0
+    return lambda: counting(), lambda: counting.n
+
+
+def instances():
+    class Made:
+        total = 0.0
+
+        def __init__(self):
+            Made.total += 0.5
+
+    kinds = [Made]
+    return lambda: type(kinds[0]()).total, lambda: Made.total
+
+
 def with_attribute(make):
     def made():
         thing = make()
@@ -149,6 +205,12 @@ STATES = {
     "Counter": filled(lambda: collections.Counter("ab"), lambda x: x.update("a")), "set": filled(set, lambda x: x.add(len(x) + 0.5)),
     "deque": filled(lambda: collections.deque([1.0, 2.0, 4.0], maxlen=3), lambda x: x.append(0.5)),
     "long list": filled(lambda: [0.0] * 3000, lambda x: x.append(0.5)), "object": with_attribute(lambda: type("Plain", (), {})()), "slots": with_attribute(Slots),
+    "private slots": with_attribute(PrivateSlots), "layer": layer, "instances": instances,
+    "UserList": filled(lambda: collections.UserList([1.0]), lambda x: x.append(0.5)),
+    "attribute of a list": with_attribute(lambda: derived(list)([1.0])), "attribute of a dict": with_attribute(lambda: derived(dict)(a=1.0)),
+    "attribute of a tuple": with_attribute(derived(tuple)), "attribute of a set": with_attribute(derived(set)),
+    "attribute of a deque": with_attribute(derived(collections.deque)), "attribute of an array": with_attribute(lambda: np.ones(2).view(derived(np.ndarray))),
+    "frozen dict": with_attribute(lambda: Frozen(a=1.0)), "dict of other keys": filled(lambda: Renamed(a=1.0), lambda x: x.update(a=x["A"] + 0.5)),
     "class": with_attribute(lambda: Shared), "namespace": with_attribute(types.SimpleNamespace),
     "Generator": generated(lambda: np.random.default_rng(3), "normal", bit_state), "RandomState": generated(lambda: np.random.RandomState(3), "normal", np.random.RandomState.get_state),
     "np.random": generated(lambda: seeded(np.random), "normal", lambda m: m.get_state()), "random": generated(lambda: seeded(random), "random", lambda m: m.getstate()),
@@ -213,7 +275,7 @@ def check(name, form):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_loop_whose_body_changes_something_is_the_python_loop(form):
-    for name in ("cell", "Generator", "list"):
+    for name in ("cell", "Generator", "list", "attribute of a dict"):
         check(name, form)
 
 
@@ -271,6 +333,51 @@ def test_a_right_hand_side_that_counts_is_called_at_every_step():
 
     value, gradient = tg.value_and_grad(f)(0.8)
     assert counts[0] > 100 and np.allclose(value, f(0.8), rtol=1e-3) and np.allclose(gradient, -value, rtol=1e-2)
+
+
+# -- floating-point errors -------------------------------------------------------------------------
+def careful(x):
+    try:
+        return np.log(x) * 2.0
+    except (FloatingPointError, RuntimeWarning):
+        return x**2
+
+
+def around(loop):
+    def careful_around(xs):
+        try:
+            return loop(xs)
+        except FloatingPointError:
+            return np.sum(xs**2)
+
+    return careful_around
+
+
+CAREFUL = {
+    "vmap": lambda xs: np.sum(tg.vmap(careful)(xs) * xs), "map": lambda xs: np.sum(tg.map(careful, xs)), "while": lambda xs: tg.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] + careful(xs[c[0]])), (0, 0.0))[1],
+    "scan": lambda xs: tg.scan(lambda c, x: (c + careful(x), None), 0.0, xs)[0], "fori": lambda xs: tg.fori_loop(0, 3, lambda i, c: c * careful(xs[i]), 1.0), "cond": lambda xs: tg.cond(xs[0] < 5.0, careful, np.sin, xs[1]),
+    "around a scan": around(lambda xs: tg.scan(lambda c, x: (c + np.log(x), None), 0.0, xs)[0]), "around lanes": around(lambda xs: np.sum(tg.vmap(np.log)(xs))),
+    "around a choice": around(lambda xs: tg.cond(xs[0] < 5.0, np.log, np.sin, xs[1])),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::tapegrad.errors.PathWarning")
+@pytest.mark.parametrize("form", CAREFUL)
+@pytest.mark.parametrize("points", [[-1.0, 2.0, -3.0], [2.0, -1.0, 3.0], [2.0, 0.5, 3.0]], ids=["first", "second", "none"])
+def test_a_floating_point_error_that_is_caught_takes_its_path(form, points):
+    """At each iteration for itself, whichever is recorded first."""
+    f, xs = CAREFUL[form], np.array(points)
+    with np.errstate(all="raise"):
+        value, slopes = f(tg.tensor(xs)), [(f(xs + 1e-6 * e) - f(xs - 1e-6 * e)) / 2e-6 for e in np.eye(3)]
+        for results in (tg.value_and_grad(f)(xs), tg.jit(tg.value_and_grad(f))(xs), (f(xs), tg.jacfwd(f)(xs)), (f(xs), tg.vmap(tg.grad(f))(np.stack([xs, xs]))[1])):
+            np.testing.assert_allclose(results[0], value)
+            np.testing.assert_allclose(results[1], slopes, rtol=1e-5, atol=1e-8)
+
+
+def test_a_warning_that_is_an_error_and_caught_takes_its_path():
+    xs = np.array([2.0, -1.0, 3.0])
+    with warnings.catch_warnings(action="error"):
+        np.testing.assert_allclose(tg.vmap(tg.grad(careful))(xs), [1.0, -2.0, 2.0 / 3.0])
 
 
 # -- no iterations ---------------------------------------------------------------------------------

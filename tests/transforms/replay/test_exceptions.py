@@ -401,6 +401,35 @@ def test_other_handlers_are_not(function):
     assert not g.stats().fallback and g.stats().tapes == 1
 
 
+class Counted:
+    def __init__(self, x):
+        self.x, self.reads = x, 0
+
+    @property
+    def energy(self):
+        self.reads += 1
+        return np.sum(self.x**2) * self.reads
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return False
+
+
+def test_looking_for_handlers_runs_no_property():
+    def f(x):
+        counted = Counted(x)
+        total = counted.energy + counted.energy
+        with counted as c:
+            return total + c.energy * c.x[1]
+
+    g = recorded(f, "never")
+    check(f, g, GOOD)
+    check(f, g, GOOD + 1.0)
+    assert not g.stats().fallback
+
+
 def test_handlers_around_the_call_do_not_count():
     g = recorded(inner, "never")
     try:

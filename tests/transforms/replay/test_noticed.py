@@ -73,10 +73,15 @@ CHANGES = {
         ("k = np.ones(10_000)\ndef f(x): return 2.0 * x if k.flags.writeable else x", ["k.flags.writeable = False"]),
         ("k = np.ones(10_000)\ndef f(x): return k.itemsize * x", ["k = k.astype('f4')"]),
     ),
-    "attributes in `self.__dict__` of a method": (
+    "attributes of `self` of a method, in its `__dict__` and slots; those of a `tg.nn.Module`": (
         ("class C:\n    def f(self, x): return self.k * x\nc = C()\nc.k = 2.0\nf = c.f", ["c.k = 3.0", "c.k = np.ones(()) * 4.0"]),
         ("class C:\n    def f(self, x): return self.k[0] * x\nc = C()\nc.k = [2.0]\nf = c.f", ["c.k[0] = 3.0"]),
         ("class C:\n    def __call__(self, x): return self.k * x\nf = C()\nf.k = 2.0", ["f.k = 3.0"]),
+        ("class B:\n    def __call__(self, x): return self.k * x\nclass C(B): pass\nf = C()\nf.k = 2.0", ["f.k = 3.0"]),
+        ("class C(tg.nn.Module):\n    def forward(self, x): return self.k * x\nf = C()\nf.k = 2.0", ["f.k = 3.0"]),
+        ("m = tg.nn.Sequential(tg.nn.Linear(1, 1).requires_grad_(False))\ndef f(x): return m(x * np.ones(1))[0]", ["m[0].weight += 1.0"]),
+        ("class C:\n    __slots__ = ('k', 'n')\n    def f(self, x): return self.k * getattr(self, 'n', 1.0) * x\nc = C()\nc.k = 2.0\nf = c.f", ["c.k = 3.0", "c.n = 4.0", "del c.n"]),
+        ("class C:\n    __slots__ = '__k'\n    def __call__(self, x): return self.__k[0] * x\nf = C()\nf._C__k = [2.0]", ["f._C__k[0] = 3.0", "f._C__k = [5.0]"]),
     ),
     "anything else": (
         ("C = types.SimpleNamespace\nk = C(a=2.0)\ndef f(x): return k.a * x", ["k = C(a=3.0)"]),
