@@ -48,13 +48,9 @@ def _clean(key, live=False):
     if isinstance(key, tuple):
         return tuple(_clean(k, live) for k in key)
     if isinstance(key, slice):
-        return slice(*map(_clean, (key.start, key.stop, key.step))) if _has_tensors(key) else key
+        parts = key.start, key.stop, key.step
+        return slice(*map(_clean, parts)) if any([isinstance(k, Differentiable) for k in parts]) else key
     return key
-
-
-def _has_tensors(part):
-    """Whether a tensor says where a slice starts or stops."""
-    return any([isinstance(k, Differentiable) for k in (part.start, part.stop, part.step)])
 
 
 def is_basic(key):
@@ -443,7 +439,7 @@ def _part(array, key):
     shape, keys = array.shape, key if key.__class__ is tuple else (key,)
     if len(keys) == len(shape) and all([k.__class__ in _INTEGERS and -n <= k < n for k, n in zip(keys, shape)]):
         return _ONE_ELEMENT, _position(keys, shape)
-    if not is_basic(key) or any([k.__class__ is slice and _has_tensors(k) for k in keys]):
+    if not is_basic(key) or any([k.__class__ is slice and _clean(k) is not k for k in keys]):
         return None, 0
     part = array[key]
     strides, offset = _affine(array, key, part)

@@ -56,7 +56,8 @@ def apart(array):
 
     (And each write to the whole would have to copy that first: ``x[i + 1] = x[i] + h * f(x[i])``.)
     """
-    copy = copy_of(array, getattr(array.base, "nbytes", 0) // PART)
+    most = getattr(array.base, "nbytes", 0) // PART
+    copy = copy_of(array, most) if array.nbytes <= most else None
     return array if copy is None else copy
 
 
