@@ -5,8 +5,8 @@ numbers, where everything around them shows, in a loop of their own (where calls
 between, the processor has to learn the interpreter's branches again: some 5 us, printed beside); Runge-Kutta steps,
 where only recording and sweeping do, beside `backward()` on tensors; the README's misfit, half of whose work is
 NumPy's functions on numbers, beside the plain function and finite differences; element-wise operations on short arrays; a saddle by
-gradients in a gradient; second derivatives beside differences of gradients; and the
-memory of a Monte-Carlo gradient.
+gradients in a gradient; second derivatives beside differences of gradients; rows that are written into
+a long array beside those of a short one; and the memory of a Monte-Carlo gradient.
 """
 
 from __future__ import annotations
@@ -270,6 +270,32 @@ def saddle(quick: bool) -> Iterator[Row]:
     yield Row("a saddle by gradients in a gradient, over finite differences", "at most 20 times", ratio, 20.0, times=times)
 
 
+def trajectory(rows: int) -> Callable:
+    """A state at `rows` times, written into one array."""
+
+    def f(p):
+        x = np.zeros((rows, 3)) * p[0]
+        x[0] = p
+        for k in range(rows - 1):
+            x[k + 1] = x[k] + 0.001 * np.sin(x[k] * p[1]) * x[k]
+        return np.sum(x[-1])
+
+    return f
+
+
+def written(quick: bool) -> Iterator[Row]:
+    """What a row costs that is written into an array: as much in a long one as in a short one."""
+    short, long = (50, 200) if quick else (500, 4_000)
+    p, f, step = np.array([0.5, 0.7, 0.9]), trajectory(short), 1e-6 * np.eye(3)
+    differences = np.array([f(p + e) - f(p - e) for e in step]) / 2e-6
+    for name, make in (("plain", tg.grad), ("under jit", lambda f: tg.jit(tg.grad(f), kernel="always"))):
+        calls = {str(rows): lambda g=make(trajectory(rows)): g(p) for rows in (short, long)}
+        check_agreement(f"rows, {name}", {"tapegrad": calls[str(short)](), "differences": differences}, rtol=1e-6)
+        times = measure(calls, budget=1.0 if quick else 5.0)
+        ratio = times[str(long)].minimum / times[str(short)].minimum * short / long
+        yield Row(f"an array written row by row, gradient {name}: a row of {long} over one of {short}", "at most 1.5 times", ratio, 1.5, times=times)
+
+
 def by_two_passes(f: Callable, x: np.ndarray, v: np.ndarray) -> np.ndarray:
     """A product with the Hessian in PyTorch's manner."""
     t = tg.tensor(x, requires_grad=True)
@@ -364,6 +390,7 @@ def plain_calls(quick: bool) -> Iterator[Row]:
         ("forward mode", lambda: forward(quick)),
         ("a saddle", lambda: saddle(quick)),
         ("second derivatives", lambda: second(quick)),
+        ("rows of an array", lambda: written(quick)),
         ("Monte-Carlo", lambda: monte_carlo(quick)),
     )
 
