@@ -453,7 +453,7 @@ class Trace:
             owner = owner.base
         if id(owner) in self.captured or not owner.flags.writeable:
             return value
-        if value.size and not any(value.strides):
+        if value.ndim and value.size and not any(value.strides):
             return np.broadcast_to(np.array(value[(0,) * value.ndim]), value.shape)
         return np.array(value, order="K")
 
