@@ -12,7 +12,7 @@ from ..tape.meta import meta_of
 from ..tape.places import caller_place
 from ..tape.store import thread_state
 from .differentiable import Differentiable
-from .record import apply, normalise
+from .record import apply, choose_store, normalise
 from .traces import current_body, trace_of
 from .views import root_of, sharers, span, views_of
 
@@ -91,6 +91,9 @@ def check_distinct(shape, steps):
 
 def write(root, value, shape, strides=None, offset=0, index=None, positions=None):
     """Record the assignment of `value` to a window of `root`, or to `positions` that are `index`; its views follow."""
+    if thread_state().enabled:
+        # What cannot be recorded together is refused before memory changes.
+        choose_store([t for t in (root, value) if isinstance(t, registry.Tensor) and t._t is not None])
     views, apart = views_of(root), []
     if index is None and views and shape and 0 not in shape:
         low, high = span(shape, strides, offset)

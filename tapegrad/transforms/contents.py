@@ -18,6 +18,7 @@ import builtins
 import contextlib
 import functools
 import random
+import re
 import sys
 import types
 from collections import OrderedDict, deque
@@ -82,6 +83,8 @@ class Contents(Environment):
     def __init__(self, function, objects=0, arguments=(), copied=0):
         self.objects, self.arguments, self.copied = objects, arguments, copied
         self.iterates, self._generators = False, []
+        #: Names of what the function changes itself.
+        self._changing = set()
         #: Levels of objects that are left; attributes named by the code that was met; those that nothing has named yet.
         self._objects, self._named, self._waiting = objects, set(), []
         #: By id: things that can change, with copies; which of them were looked into one by one; objects and their attributes.
@@ -99,7 +102,22 @@ class Contents(Environment):
 
     def again(self, function=None):
         """What `function` reads now, by default its own."""
-        return Contents(function or self.function, self.objects, self.arguments, None)
+        now = Contents(function or self.function, self.objects, self.arguments, None)
+        now._leave_out(self._changing)
+        return now
+
+    def leave_out_changes(self):
+        """Leave out what has changed since, in a call of the function: what it counts, collects or caches itself tells nothing later."""
+        before, after = (dict(zip(what.names, what.marks)) for what in (self, self.again()))
+        self._changing |= {name for name in before.keys() & after.keys() if before[name] != after[name]}
+        # What has come or gone is an item of something that has changed.
+        self._changing |= {re.sub(r"\[[^\[\]]*\]$", "", name) for name in before.keys() ^ after.keys()}
+        self._leave_out(self._changing)
+
+    def _leave_out(self, places):
+        parts = tuple([place + sign for place in places for sign in "[."])
+        kept = [k for k, name in enumerate(self.names) if name not in places and not name.startswith(parts)]
+        self.names, self.marks = [self.names[k] for k in kept], [self.marks[k] for k in kept]
 
     def same(self):
         """Whether nothing has changed."""

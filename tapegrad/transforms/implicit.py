@@ -106,9 +106,11 @@ class _Solution:
         primitive.defvjp(self._vjp)
         primitive.defjvp(self._jvp)
         operands = (start if isinstance(start, Differentiable) else start.astype(float), *parameters)
+        read = Contents(self.function, OBJECTS) if any(isinstance(operand, Differentiable) for operand in operands) else None
         result = primitive(*operands)
-        if any(isinstance(operand, Differentiable) for operand in operands):
-            self.read = Contents(self.function, OBJECTS)
+        if read is not None:
+            read.leave_out_changes()
+            self.read = read
         return self.container(result)
 
     def as_it_was(self):

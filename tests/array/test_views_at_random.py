@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.common.errors import ModifiedInPlaceError
+from tapegrad.common.errors import ModifiedInPlaceError, TapeMismatchError
 from tests.rules.checker import leaf, plain
 
 
@@ -230,3 +230,18 @@ def test_flatten_and_plus_are_copies():
     gradient = [[14.0, 12.0], [0.75, 42.0]]
     for derivative in (tg.grad, tg.jacfwd, tg.jacobian, lambda f: tg.jit(tg.grad(f))):
         np.testing.assert_allclose(derivative(function)(x), gradient)
+
+
+@pytest.mark.parametrize("key", [slice(0, 2), [0, 1]])
+def test_refused_assignment_changes_nothing(key):
+    x = leaf(np.array([1.0, 2.0, 3.0]))
+    with tg.Tape():
+        other = leaf(np.array([5.0, 6.0])) * 1.0
+    y = x * 2.0
+    view = y[1:]
+    for value in (other, other * 2.0):
+        with pytest.raises(TapeMismatchError):
+            y[key] = value
+    assert plain(y).tolist() == [2.0, 4.0, 6.0] and plain(view).tolist() == [4.0, 6.0]
+    (y * y).sum().backward()
+    assert x.grad.tolist() == [8.0, 16.0, 24.0]

@@ -254,6 +254,32 @@ def test_variables_are_what_they_were_at_the_call(name, linear):
     np.testing.assert_allclose([second(1.5) for second in seconds], tg.derivative(tg.grad(closed))(1.5), rtol=1e-5)
 
 
+def test_what_the_equation_changes_itself_does_not_count():
+    class Counting:
+        def __init__(self):
+            self.calls, self.seen, self.last = 0, [], None
+
+        def equation(self, x, a, k):
+            self.calls, self.last = self.calls + 1, k
+            self.seen.append(k)
+            return x * x - a * k
+
+    def total(a):
+        # Each solution changes what the equation of those before it counts.
+        counting, result = Counting(), 0.0
+        for k in (1.0, 2.0):
+            result = result + np.sum(tg.implicit.root(lambda x, a: counting.equation(x, a, k), np.ones(2), a))
+        return result
+
+    a = np.array([4.0, 9.0])
+    slope = (1.0 + np.sqrt(2.0)) / (2.0 * np.sqrt(a))
+    np.testing.assert_allclose(tg.grad(total)(a), slope)
+    np.testing.assert_allclose(tg.hessian(total)(a), np.diag(-slope / (2.0 * a)), atol=1e-9)
+    counting, compiled = Counting(), tg.jit(tg.grad(lambda a: np.sum(tg.implicit.root(counting.equation, np.ones(2), a, 1.0))))
+    for point in (a, 1.2 * a, a):
+        np.testing.assert_allclose(compiled(point), 1.0 / (2.0 * np.sqrt(point)))
+
+
 def test_what_cannot_be_bound_again_is_refused():
     short = np.zeros(1)
 
