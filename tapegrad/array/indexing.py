@@ -370,7 +370,7 @@ def assign(self, key, value):
 
 
 def _shortly(x, key, value):
-    """Whether ``x[key] = value`` could be done in a short way, or has been done."""
+    """Whether ``x[key] = value`` has been done in a short way, or there was nothing left to do."""
     store = x._t
     if store is None or store.trace is not None or x._v.__class__ is not np.ndarray or x._k is not None or store.retained:
         return False
