@@ -58,7 +58,8 @@ def apart(array):
     """
     most = getattr(array.base, "nbytes", 0) // PART
     copy = copy_of(array, most) if array.nbytes <= most else None
-    return array if copy is None else copy
+    # (Of nothing, and along axes of extent 1, strides may be any: the description of the operand has those.)
+    return array if copy is None or copy.strides != array.strides else copy
 
 
 def owner_of(array):
