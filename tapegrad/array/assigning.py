@@ -61,19 +61,15 @@ def assign_value(x, value):
     note_change(x)
 
 
-def _references(root):
-    """The number of references to the value of a tensor, which is in no variable; `_ALONE` if only the tensor has it."""
-    return sys.getrefcount(root._v)
-
-
 _probe = object.__new__(Differentiable)
 _probe._v = object()
-_ALONE = _references(_probe)
+#: The references to a value, or tangent, that is in no variable, and that only one tensor has.
+_ALONE = sys.getrefcount(_probe._v)
 
 
 def has_alone(x):
     """Whether only `x` has its value, which is in no variable."""
-    return _references(x) == _ALONE
+    return sys.getrefcount(x._v) == _ALONE
 
 
 def has_tangent_alone(x):

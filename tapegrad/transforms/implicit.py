@@ -302,7 +302,8 @@ def root(
     StructureError
         There are not as many equations as unknowns.
     ModifiedInPlaceError
-        On differentiation, and from a replay: an array or an attribute that `f` reads has changed since the call.  (Variables are what they were.)
+        On differentiation, and from a replay: an array or an attribute that `f` reads has changed since the call.  (Variables are what they were, and what
+        `f` counts or caches itself is left out.)
 
     Notes
     -----
