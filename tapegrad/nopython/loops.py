@@ -71,7 +71,7 @@ def chosen(function, args, kwargs, type_of):
         try:
             given = signature.bind(*args, **kwargs)
         except TypeError:
-            return None
+            continue
         given.apply_defaults()
         tys = [type_of(operand) if isinstance(operand, str) else types.int64 for operand in given.args]
         found = by_types(*tys) if all(is_real(element(ty)) for ty in tys) else None
@@ -125,6 +125,23 @@ def _prod(a):
 loop(np.ptp, ...)(lambda a: np.max(a) - np.min(a))
 
 
+loop(np.average, ..., ...)(lambda a, weights: np.sum(a * weights) / np.sum(weights))
+loop(np.vdot, 1, 1)(lambda a, b: np.dot(a, b))
+loop(np.trapezoid, 1)(lambda y: 0.5 * np.sum(y[1:] + y[:-1]))
+loop(np.trapezoid, 1, 1)(lambda y, x: 0.5 * np.sum((y[1:] + y[:-1]) * (x[1:] - x[:-1])))
+
+
+@loop(np.linalg.norm, 1, None)
+def _norm(x, ord):
+    if ord == 2 or x.size == 0:
+        size = np.linalg.norm(x)
+    elif math.isinf(ord):
+        size = np.max(np.abs(x)) if ord > 0 else np.min(np.abs(x))
+    else:
+        size = np.sum(np.abs(x) ** ord) ** (1.0 / ord)
+    return size
+
+
 @loop(np.trace, 2)
 def _trace(a):
     total = 0.0
@@ -143,7 +160,7 @@ def _cumsum(a):
     return sums
 
 
-@loop(np.cumprod, 1)
+@loop(np.cumprod, 1, method=True)
 def _cumprod(a):
     products, total = np.empty_like(a), 1.0
     for i in range(len(a)):
@@ -152,7 +169,102 @@ def _cumprod(a):
     return products
 
 
+loop(np.cumsum, ..., method=True)(lambda a: np.cumsum(a.ravel()))
+loop(np.cumprod, ..., method=True)(lambda a: np.cumprod(a.ravel()))
 loop(np.diff, 1)(lambda a: a[1:] - a[:-1])
+
+
+# ---- products of vectors ------------------------------------------------------------------------
+@loop(np.convolve, 1, 1)
+def _convolve(a, v):
+    if a.size == 0 or v.size == 0:
+        raise ValueError("an operand of np.convolve is empty")
+    out = zeros_for(a.size + v.size - 1, a, v)
+    for i in range(a.size):
+        for j in range(v.size):
+            out[i + j] += a[i] * v[j]
+    return out
+
+
+@loop(np.correlate, 1, 1)
+def _correlate(a, v):
+    if a.size == 0 or v.size == 0:
+        raise ValueError("an operand of np.correlate is empty")
+    shorter = min(a.size, v.size)
+    out = zeros_for(max(a.size, v.size) - shorter + 1, a, v)
+    for k in range(out.size):
+        for j in range(shorter):
+            if a.size >= v.size:
+                out[k] += a[k + j] * v[j]
+            else:
+                out[out.size - 1 - k] += a[j] * v[k + j]
+    return out
+
+
+@loop(np.cross, 1, 1)
+def _cross(a, b):
+    if a.size != 3 or b.size != 3:
+        raise ValueError("np.cross takes vectors of three elements here")
+    out = zeros_for(3, a, b)
+    for i in range(3):
+        j, k = (i + 1) % 3, (i + 2) % 3
+        out[i] = a[j] * b[k] - a[k] * b[j]
+    return out
+
+
+@loop(np.bincount, 1, 1)
+def _bincount(x, weights):
+    if x.size != weights.size:
+        raise ValueError("np.bincount takes as many weights as bins")
+    out = zeros_for(np.max(x) + 1 if x.size else 0, weights)
+    for i in range(x.size):
+        if x[i] < 0:
+            raise ValueError("np.bincount takes bins that are not negative")
+        out[x[i]] += weights[i]
+    return out
+
+
+# ---- order, and what is left without NaN ----------------------------------------------------------
+loop(np.sort, 1, forward=False)(lambda a: a[np.argsort(a)])
+
+
+@register_jitable
+def at_rank(line, rank):
+    """The value of a sorted vector at a position between two elements."""
+    k = int(rank)
+    return line[k] + (line[k + 1] - line[k]) * (rank - k) if k + 1 < line.size else line[k]
+
+
+loop(at_rank, 1, None, forward=False)(at_rank)
+
+
+@loop(np.quantile, ..., None)
+def _quantile(a, q):
+    if not 0.0 <= q <= 1.0 or a.size == 0:
+        raise ValueError("a quantile takes numbers, and its place among them from 0 to 1")
+    line = np.sort(a.ravel())
+    # (NaN is the last.)
+    return at_rank(line, q * (line.size - 1)) if line[-1] == line[-1] else np.nan
+
+
+loop(np.percentile, ..., None)(lambda a, q: np.quantile(a, q / 100.0))
+
+
+loop(np.median, ...)(lambda a: np.quantile(a, 0.5) if a.size else np.nan)
+
+
+def _without_nan(function, of_numbers, of_none):
+    """Let `function` be another one of what is no NaN, `of_none` if there is nothing else."""
+
+    @loop(function, ...)
+    def known(a):
+        line = a.ravel()
+        line = line[line == line]
+        return of_numbers(line) if line.size else of_none
+
+
+for _name, _of_none in ({"sum": 0.0, "prod": 1.0} | dict.fromkeys(("mean", "var", "std", "median", "max", "min"), np.nan)).items():
+    _without_nan(getattr(np, f"nan{_name}"), getattr(np, _name), _of_none)
 
 
 @loop(np.linspace, None, None, None)

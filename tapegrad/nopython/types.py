@@ -119,7 +119,8 @@ for _ty in (types.Integer, types.Float, types.Boolean, types.IntegerLiteral, typ
 
 @lower_constant(DualType)
 def _constant_dual(context, builder, ty, number):
-    return build(context, builder, ty, F64(float(number)))
+    # (Numba asks for constants without a builder, too.)
+    return ir.Constant(context.get_value_type(ty), [F64(float(number)), ir.Constant(ir.VectorType(F64, ty.lanes), [0.0] * ty.lanes)])
 
 
 class Token:

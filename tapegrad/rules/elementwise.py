@@ -312,7 +312,7 @@ def _sinc_dx(x, z):
 
 
 elementwise(
-    "sinc", np.sinc, _sinc, (_sinc_dx,), node="Sinc", doc="sin(pi * x) / (pi * x), 1 at 0", example="0.5 -> 0.6366..., -1.2732...",
+    "sinc", np.sinc, _sinc, (_sinc_dx,), node="Sinc", doc="sin(pi * x) / (pi * x), 1 at 0", example="0.5 -> 0.6366..., -1.2732...", numpy=(np.sinc,),
 )
 
 

@@ -62,17 +62,38 @@ def determinants(x):
     return sign * logarithm * x[0] + np.linalg.slogdet(-a)[1] ** 2 * np.linalg.slogdet(a * x[0])[0]
 
 
-@pytest.mark.parametrize("f", [written, *[pytest.param(f, marks=pytest.mark.long) for f in (passed_on, joined, moved, determinants)]], ids=lambda f: f.__name__)
+def ranked(x):
+    s = np.sum(np.sort(x) ** 2 * np.arange(3.0)) + np.median(x) ** 2 + np.median(x[:2] * x[1:]) + np.quantile(x, 0.3) * np.percentile(x * x, 80.0)
+    return s + np.nanmedian(np.append(x, np.nan)) ** 2 + np.nanmax(x) * np.nanmin(x) + np.nansum(np.append(x, np.nan)) ** 2 + np.nanstd(x) ** 3
+
+
+def crossed(x):
+    y = x * x
+    return np.vdot(np.cross(x, y), y) + np.sinc(x[0]) * np.trapezoid(y, x) + np.linalg.norm(x, 1) ** 2 + np.bincount(np.array([1, 0, 1]), weights=y)[1]
+
+
+def summed(x):
+    y = x * x
+    s = np.trapezoid(y) * np.average(x, weights=y) + np.sum(np.sinc(x) * y)
+    s += np.linalg.norm(x, 1) ** 2 + np.linalg.norm(x, np.inf) * np.linalg.norm(x, -np.inf) + np.linalg.norm(x, 3) * np.linalg.norm(y, 2)
+    s += np.sum(np.cumsum(np.outer(x, y)) ** 2) + np.sum(np.bincount(np.array([1, 0, 1]), weights=y) ** 2 * x[:2])
+    return s + np.sum(np.convolve(x, y) * np.arange(5.0)) + np.sum(np.correlate(x, y[1:]) * np.correlate(y[:2], x))
+
+
+@pytest.mark.parametrize(
+    "f", [written, crossed, *[pytest.param(f, marks=pytest.mark.long) for f in (passed_on, joined, moved, determinants, ranked, summed)]], ids=lambda f: f.__name__
+)
 def test_first_derivatives(f):
     expected = differences(f, AT)
     for mode in ("forward", "reverse"):
-        gradient = tg.njit_grad(f, mode=mode)
-        assert np.allclose(gradient(AT), expected, rtol=2e-7, atol=2e-8)
-        assert next(iter(gradient.modes().values()))["mode"] == mode
+        both = tg.njit_value_and_grad(f, mode=mode)
+        value, gradient = both(AT)
+        assert np.isclose(value, f(AT), rtol=1e-13) and np.allclose(gradient, expected, rtol=2e-7, atol=2e-8)
+        assert next(iter(both.modes().values()))["mode"] == mode
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("f", [passed_on, written, joined, moved, determinants], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("f", [passed_on, written, joined, moved, determinants, crossed, ranked, summed], ids=lambda f: f.__name__)
 def test_second_derivatives(f):
     found, gradient = tg.njit_hessian(f)(AT), tg.njit_grad(f, mode="reverse")
     assert np.allclose(found, [(gradient(AT + 1e-6 * e) - gradient(AT - 1e-6 * e)) / 2e-6 for e in np.eye(3)], rtol=2e-6, atol=2e-7)
