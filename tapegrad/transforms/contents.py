@@ -32,7 +32,18 @@ from ..common.errors import ModifiedInPlaceError
 from ..common.exact import exact
 from ..tape.places import function_name
 from ..tape.watch import stamp
-from .environment import ABSENT, FUNCTIONS, Environment, cells_of, contents_of, installed, is_ours, names_of, package_of, slots_of
+from .environment import (
+    ABSENT,
+    FUNCTIONS,
+    Environment,
+    cells_of,
+    contents_of,
+    function_of,
+    installed,
+    names_of,
+    package_of,
+    slots_of,
+)
 from .keep import KEPT
 
 _CONTAINERS = (list, tuple, dict, deque, types.MappingProxyType)
@@ -122,7 +133,7 @@ class Contents(Environment):
 
     # -- functions ----------------------------------------------------------------
     def _function(self, name, thing):
-        if not name and not isinstance(thing, FUNCTIONS) and not is_ours(thing):
+        if not name and not isinstance(thing, FUNCTIONS) and function_of(thing) is None:
             # Of a callable object the attributes count in any case.
             self._attributes("self", thing)
         else:
