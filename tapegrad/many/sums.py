@@ -32,6 +32,7 @@ from ..common.errors import HigherOrderError, OptionError, ShapeError, Structure
 from ..common.tree import flatten, unflatten
 from ..common.uninterrupted import remade, uninterrupted
 from ..transforms.argnums import is_number
+from ..transforms.contents import OBJECTS, Contents
 from ..transforms.transformed import Transformed, of_another
 from .chunkwise import ChunkWork, PartialSum, laid_out
 from .data import source_of
@@ -104,26 +105,26 @@ class Sum:
         self._works, self._numbers, self._curvatures = {}, itertools.count(1), {}
         self._lock = remade(threading.Lock())
         self._both, self._gradient, self._product = both, gradient, product = [
-            _SumRow(f, self.__name__) for f in (self._both_of, lambda *args, structure: args[len(args) // 2 : -1], self._product_of)
+            _SumRow(f, self.__name__) for f in (self._both_of, lambda *args, call: args[len(args) // 2 : -1], self._product_of)
         ]
 
-        def pull(g, result, *theta, structure):
-            return tuple([_shaped(g[0], ()) * part for part in gradient(*theta, *result[1:], structure=structure)])
+        def pull(g, result, *theta, call):
+            return tuple([_shaped(g[0], ()) * part for part in gradient(*theta, *result[1:], call=call)])
 
-        def push(tangents, result, *theta, structure):
-            parts = gradient(*theta, *result[1:], structure=structure)
+        def push(tangents, result, *theta, call):
+            parts = gradient(*theta, *result[1:], call=call)
             # The gradient that came with the value is handed on for its value alone.
             return _shaped(sum([np.sum(part * t) for part, t in zip(parts, tangents)]), np.shape(result[0])), *[np.zeros(np.shape(r)) for r in result[1:]]
 
-        def again(directions, result, *args, structure):
-            return product(*args[: len(args) // 2], *directions[: len(args) // 2], args[-1], structure=structure)
+        def again(directions, result, *args, call):
+            return product(*args[: len(args) // 2], *directions[: len(args) // 2], args[-1], call=call)
 
-        def third(*args, structure):
+        def third(*args, call):
             raise HigherOrderError(f"the {self.__name__} has first and second derivatives; a third one was asked for")
 
         both.defvjp(pull)
         both.defjvp(push)
-        gradient.defvjp(lambda g, result, *args, structure: (*again(g, result, *args, structure=structure), *[None] * (len(g) + 1)))
+        gradient.defvjp(lambda g, result, *args, call: (*again(g, result, *args, call=call), *[None] * (len(g) + 1)))
         gradient.defjvp(again)
         product.defvjp(third)
         product.defjvp(third)
@@ -134,7 +135,10 @@ class Sum:
     def __call__(self, theta: Any) -> Any:
         leaves, structure = flatten(theta)
         if any(isinstance(leaf, Differentiable) for leaf in leaves):
-            return self._both(*leaves, structure=structure)[0]
+            call = _SumCall(structure)
+            result = self._both(*leaves, call=call)[0]
+            call.read = Contents(self._function, OBJECTS)
+            return result
         total, structure = self.total("value", theta)
         return unflatten(structure, [leaf if leaf.ndim else leaf.item() for leaf in map(np.asarray, total)])
 
@@ -142,12 +146,13 @@ class Sum:
         """The same sum, computed by an engine."""
         return Sum(self._function, self._source, self._mean, engine)
 
-    def total(self, kind, *arguments):
-        """What `kind` asks of the chunks, summed: its leaves, and their structure."""
+    def total(self, kind, *arguments, function=None, works=None):
+        """What `kind` asks of the chunks, summed: its leaves, and their structure; of a `function` as it was, with its own `works`."""
+        works = self._works if works is None else works
         with self._lock:
-            if kind not in self._works:
-                self._works[kind] = ChunkWork(self._function, kind)
-            work = self._works[kind]
+            if kind not in works:
+                works[kind] = ChunkWork(function or self._function, kind)
+            work = works[kind]
         total, names = self._apart(work, laid_out(arguments))
         if not total:
             raise ShapeError("data has no rows: there is nothing to sum")
@@ -170,11 +175,14 @@ class Sum:
                 ended.set()
 
     # -- as primitives ------------------------------------------------------------------
-    def _both_of(self, *theta, structure):
-        leaves, _ = self.total("both", unflatten(structure, theta))
-        return *leaves, float(next(self._numbers))
+    def _of_call(self, call, kind, *arguments):
+        """The leaves of `total`, of the function as it was at a call."""
+        return self.total(kind, *[unflatten(call.structure, leaves) for leaves in arguments], **call.asks())[0]
 
-    def _product_of(self, *args, structure):
+    def _both_of(self, *theta, call):
+        return *self._of_call(call, "both", theta), float(next(self._numbers))
+
+    def _product_of(self, *args, call):
         count = len(args) // 2
         theta, v, number = args[:count], args[count:-1], args[-1]
         with self._lock:
@@ -184,11 +192,38 @@ class Sum:
             curvature.append(None)
             asked = len(curvature)
         if asked < 2 or sum(map(np.size, theta)) > WIDE:
-            return tuple(self.total("product", *[unflatten(structure, part) for part in (theta, v)])[0])
+            return tuple(self._of_call(call, "product", theta, v))
         if curvature[0] is None:
-            curvature[0] = self.total("hessian", unflatten(structure, theta))[0]
+            curvature[0] = self._of_call(call, "hessian", theta)
         blocks = iter(curvature[0])
         return tuple([sum(np.tensordot(next(blocks), t, np.ndim(t)) for t in v) for _ in theta])
+
+
+class _SumCall:
+    """A call of a sum: it reads variables of a loop, say, as they were then, also where a derivative or a replay asks for another pass.
+
+    Attributes
+    ----------
+    structure : Structure
+        Of theta.
+    read : Contents or None
+        What the function had read, once it has been called.
+    as_it_was : callable or None
+        Once its variables are bound to something else, a copy of the function, whose `works` are made once.
+    """
+
+    def __init__(self, structure):
+        self.structure, self.read, self.as_it_was, self.works = structure, None, None, {}
+
+    def asks(self):
+        """Keywords for `Sum.total`; raises if something has changed that cannot be bound again."""
+        if self.read is None:
+            return {}
+        function = self.read.restored("between the call of a sum over data and its derivative or replay, for which the data are read again")
+        if function is self.read.function:
+            return {}
+        self.as_it_was = self.as_it_was or function
+        return {"function": self.as_it_was, "works": self.works}
 
 
 def _shaped(x, shape):

@@ -4,10 +4,13 @@ A replay raises no floating-point errors and prints no warnings, whatever ``np.s
 function that could catch one is not recorded.  `catcher` reads the exception table of a frame's code: an instruction is
 covered by at most one entry; the code that it leads to checks the exception against classes, one after the other, or
 catches all, or raises it again (``finally``, the end of a handler, one that only logs), to the entry that covers *that* instruction.
+A ``with`` catches what the ``__exit__`` of its context manager catches: what returns nothing true does not, and of a generator its
+handlers are looked at in the same way.  A context manager that is not known could catch all.
 
 Looking at the tables of one code object takes a millisecond, once; then it is a comparison for each operation recorded.
 """
 
+import builtins
 import contextlib
 import dis
 import functools
@@ -25,6 +28,8 @@ _PAIRS = ("LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORROW")
 _ATTRIBUTES, _CHECKS = ("LOAD_ATTR", "LOAD_METHOD"), ("CHECK_EXC_MATCH", "CHECK_EG_MATCH")
 #: Behind these instructions nothing runs that stands there.  (That a generator is returned stands before all handlers.)
 _ENDS = ("RERAISE", "RAISE_VARARGS", "RETURN")
+#: The code of all functions that are made by `contextlib.contextmanager`.
+_BY_GENERATOR = contextlib.contextmanager(iter).__code__
 _NOTHING = ("NOP", "CACHE", "RESUME", "PRECALL", "EXTENDED_ARG", "PUSH_NULL", "COPY_FREE_VARS", "NOT_TAKEN")
 
 
@@ -64,7 +69,7 @@ def _caught(frame, instructions, entries):
         position = _at(instructions, entry[2])
         what, raised_at = _handler(frame, instructions, position)
         if what is None and instructions[min(position + 1, len(instructions) - 1)].opname == "WITH_EXCEPT_START":
-            what = _suppressed(frame, instructions, entry[0])
+            what = _suppressed(frame, entry[2])
         if what is not None:
             line = next((i.positions.lineno for i in instructions[position:] if i.positions.lineno), frame.f_lineno)
             return f"{frame.f_code.co_filename}:{line}: the handler `{what}` could catch a floating-point error, which a replay does not raise"
@@ -182,14 +187,106 @@ def _could_catch(classes):
     return not isinstance(classes, type) or any(issubclass(error, classes) or issubclass(classes, error) for error in ERRORS)
 
 
-def _suppressed(frame, instructions, start):
-    """``with suppress(...)`` of such a class, if that is the context manager of the block that starts at `start`."""
-    names = []
-    for one in [i for i in instructions if i.offset < start][-24:]:
-        if not _loads(one, names):
-            # Attributes of what it gives belong to no name.
-            names.append(("",))
-    things = [_resolved(frame, name) for name in names]
-    if any(t is contextlib.suppress for t in things) and any(isinstance(t, (type, tuple)) and t is not contextlib.suppress and _could_catch(t) for t in things):
-        return "with suppress(...)"
-    return None
+# -- context managers ---------------------------------------------------------------
+
+
+def _suppressed(frame, target):
+    """``with name`` of the statement whose handler is at `target`, if that could catch one of `ERRORS`; else None."""
+    name, arguments = _entered(frame.f_code, target)
+    if name[-1] == "_recreate_cm":
+        # Of a context manager as a decorator.
+        name, arguments = name[:-1], None
+    thing = _resolved(frame, name)
+    thing = thing.__func__ if isinstance(thing, (staticmethod, classmethod)) else thing
+    if arguments is not None and thing is contextlib.suppress:
+        could = any(_could_catch(_resolved(frame, argument)) for argument in arguments)
+    elif arguments is not None:
+        could = _made_could_catch(frame, thing)
+    elif isinstance(thing, contextlib.suppress):
+        could = _could_catch(thing._exceptions)
+    elif isinstance(thing, contextlib._GeneratorContextManager):
+        # One that has been entered has forgotten its function.
+        inside = thing.gen.gi_frame
+        could = _generator_could_catch(frame, thing.func) if hasattr(thing, "func") else inside is None or _caught(inside, *_looked_at(inside.f_code))
+    else:
+        could = _exit_could_catch(type(thing))
+    return f"with {'.'.join(name)}" if could else None
+
+
+def _made_could_catch(frame, maker):
+    """Whether what a call of `maker` makes could, as a context manager, catch one of `ERRORS`."""
+    if isinstance(maker, type):
+        return type(maker).__call__ is not type.__call__ or _exit_could_catch(maker)
+    if isinstance(maker, types.FunctionType) and maker.__code__ is _BY_GENERATOR:
+        return _generator_could_catch(frame, maker.__closure__[0].cell_contents)
+    # Those of compiled code (`open`) catch nothing.
+    return not isinstance(maker, types.BuiltinFunctionType)
+
+
+def _exit_could_catch(kind):
+    """Whether the ``__exit__`` of a class may return something true."""
+    leaves = inspect.getattr_static(kind, "__exit__", None)
+    if not isinstance(leaves, types.FunctionType):
+        return not isinstance(leaves, (types.MethodDescriptorType, types.WrapperDescriptorType))
+    instructions, _ = _looked_at(leaves.__code__)
+    for before, one in zip(instructions, instructions[1:]):
+        nothing = before.opname == "LOAD_CONST" and not before.argval and not one.is_jump_target
+        if one.opname == "RETURN_VALUE" and not nothing or one.opname == "RETURN_CONST" and one.argval:
+            return True
+    return False
+
+
+def _generator_could_catch(frame, function):
+    """Whether a generator, in which one of `ERRORS` is raised where it yields, could catch it."""
+    code, around = getattr(function, "__code__", None), frame
+    while around is not None and around.f_code is not code:
+        around = getattr(around, "around", None)
+    if around is not None or not isinstance(function, types.FunctionType) or not code.co_flags & inspect.CO_GENERATOR:
+        return True
+    instructions, entries = _looked_at(code)
+    variables = {name: cell.cell_contents for name, cell in zip(code.co_freevars, function.__closure__ or ()) if cell != types.CellType()}
+    where = types.SimpleNamespace(
+        f_code=code, f_lineno=code.co_firstlineno, f_locals=variables, f_globals=function.__globals__, f_builtins=vars(builtins), around=frame
+    )
+    for one in instructions:
+        where.f_lasti = one.offset
+        if one.opname == "SEND" or one.opname == "YIELD_VALUE" and _caught(where, instructions, entries):
+            return True
+    return False
+
+
+@functools.lru_cache(4096)
+def _entered(code, target):
+    """Of the ``with`` whose handler is at `target`: the dotted name of what is entered, and None; or of what is called for it, and those given.
+
+    The name is ``("...",)`` where something else is entered, or it may be that of something else by now.
+    """
+    start = min(e.start for e in dis.Bytecode(code).exception_entries if e.target == target)
+    instructions, unknown = list(dis.get_instructions(code)), (("...",), None)
+    first = end = max((k for k, one in enumerate(instructions) if one.offset < start), default=0)
+    depth = 0
+    while depth != 1:
+        # Where nothing jumps, an expression begins where, seen from its end, one object is left on the stack.
+        if instructions[first].is_jump_target or instructions[end].opname != "BEFORE_WITH":
+            return unknown
+        first -= 1
+        depth += dis.stack_effect(instructions[first].opcode, instructions[first].arg)
+    names, at, depth = [], first, 0
+    while at < end and (instructions[at].opname in (*_NOTHING, *(_ATTRIBUTES if names else _LOADS))):
+        _loads(instructions[at], names)
+        depth += dis.stack_effect(instructions[at].opcode, instructions[at].arg)
+        at += 1
+    called, given = at < end, []
+    if not names or called and (depth != 2 or not instructions[end - 1].opname.startswith("CALL")):
+        return unknown
+    for one in instructions[at : end - 1]:
+        depth += dis.stack_effect(one.opcode, one.arg)
+        if depth < 3 and one.opname != "PRECALL":
+            # Something is done with what the name is.
+            return unknown
+        if one.opname not in _NOTHING and not _loads(one, given):
+            given.append(("...",))
+    for one in instructions[end:]:
+        if one.opname.startswith(("STORE", "DELETE")) and names[0][0] in (one.argval if isinstance(one.argval, tuple) else (one.argval,)):
+            return unknown
+    return names[0], given if called else None

@@ -7,9 +7,9 @@ on the way back, where its tape is walked back and let go of.
 Both runs have to compute the same.  So a call notes what the function reads besides its
 arguments (`transforms.contents`), and where random generators are.  On the way back
 variables are bound to what they were, in a copy of the function; what is not a binding
-(elements of arrays, attributes of objects) is compared; generators are put back to where
-they were, and after it to where they are.  What none of this sees is found out by the
-value, if it is another one.
+(elements of arrays, attributes of objects) is compared; generators, and what the function
+changes itself, are put back to where they were, and after it to where they are.  What none
+of this sees is found out by the value, if it is another one.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from ..tape.places import function_name
 from ..tape.store import thread_state
 from .argnums import check_function
 from .contents import OBJECTS, Contents, is_plain
+from .environment import SMALL
 from .loops.body import Unrecordable, restoring, state_of, value_of
 from .replay.kernels import agree
 
@@ -87,13 +88,14 @@ class _Segment(Primitive):
         if layout.read is not None:
             # Asked again for the value of a call that has been made.
             return _packed(self._values(_as_it_was(layout), leaves, layout))
-        read = Contents(self.checkpointed, OBJECTS, _objects(self.checkpointed, layout))
+        read = Contents(self.checkpointed, OBJECTS, _objects(self.checkpointed, layout), SMALL)
         try:
             values = self._values(_on_leaves(self.checkpointed, layout), leaves, layout)
         except TapeMismatchError:
             read.put_back(self.name)
             raise
         read.streams.forget()
+        read.keep_own()
         layout.read = read
         return _packed(values)
 
@@ -161,13 +163,12 @@ def _on_leaves(function, layout):
 
 
 def _as_it_was(layout):
-    """The function of the leaves with its variables bound to what they were, and generators; raises if something else has changed."""
+    """The function of the leaves with its variables bound to what they were, and generators; it raises if something else has changed."""
     when = "between the call and the backward pass: a function under tg.checkpoint is run again on the way back"
-    function = _on_leaves(layout.read.restored(when), layout)
 
     def again(*live):
-        with layout.read.streams.restored(), np.errstate(**layout.raising):
-            return function(*live)
+        with layout.read.own_put_back(), layout.read.streams.restored(), np.errstate(**layout.raising):
+            return _on_leaves(layout.read.restored(when), layout)(*live)
 
     return again
 
@@ -224,9 +225,9 @@ def checkpoint(fun: F) -> F:
     on a tape of its own.  In a function under `jit`, `fun` is recorded, and its tape runs again.
 
     On the way back, `fun` reads what it read at the call: its variables (closure, defaults,
-    globals) are bound to their former values, and random generators that it draws from are
-    put back to their former state for that time.  Elements of arrays and attributes of objects
-    that it reads must not have changed.
+    globals) are bound to their former values, and random generators that it draws from, and what it
+    changes itself (a counter), are put back to their former state for that time.  Elements of arrays and
+    attributes of objects that it reads must not have changed otherwise.
 
     Tensors that `fun` uses without having them as arguments (a layer its parameters) are differentiated,
     too.  Then `fun` is recorded at each call, as the body of a loop is, and its tape runs again on the way

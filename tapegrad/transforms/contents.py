@@ -10,7 +10,8 @@ code that was met, of objects, of classes and of the user's own modules::
 
 Objects are looked into as deep as the caller says; those of installed packages, and containers of more than `environment.ITEMS` items, are
 compared by identity.  Random generators are no values but streams (`Streams`).  `Contents.restored` is the function as it was: a copy, with cells and
-globals of its own, bound to what was kept; `Contents.put_back` makes everything what it was.
+globals of its own, bound to what was kept; `Contents.put_back` makes everything what it was, `Contents.own_put_back`, for a time,
+what the function changes itself.
 """
 
 import array
@@ -18,7 +19,6 @@ import builtins
 import contextlib
 import functools
 import random
-import re
 import sys
 import types
 from collections import OrderedDict, deque
@@ -32,7 +32,18 @@ from ..common.errors import ModifiedInPlaceError
 from ..common.exact import exact
 from ..tape.places import function_name
 from ..tape.watch import stamp
-from .environment import ABSENT, FUNCTIONS, Environment, cells_of, installed, is_ours, names_of, package_of, slots_of
+from .environment import (
+    ABSENT,
+    FUNCTIONS,
+    Environment,
+    cells_of,
+    contents_of,
+    function_of,
+    installed,
+    names_of,
+    package_of,
+    slots_of,
+)
 from .keep import KEPT
 
 _CONTAINERS = (list, tuple, dict, deque, types.MappingProxyType)
@@ -45,6 +56,8 @@ _GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerato
 _LOOK_UP = frozenset(["getattr", "hasattr", "vars", "__dict__", "eval", "exec", "attrgetter", "methodcaller"])
 #: How many levels of objects are looked into for what has changed, where a function is run again.
 OBJECTS = 8
+#: Bytes of an array of which a copy is kept, where what a function changes is to be put back.
+COPIED = 1 << 24
 #: Members every class has.
 _CLASS_OWN = {"__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__", "__static_attributes__"}
 #: Modules that draw no random numbers, but for what has one of these names.
@@ -83,8 +96,8 @@ class Contents(Environment):
     def __init__(self, function, objects=0, arguments=(), copied=0):
         self.objects, self.arguments, self.copied = objects, arguments, copied
         self.iterates, self._generators = False, []
-        #: Names of what the function changes itself.
-        self._changing = set()
+        #: What the function has changed itself, as it was (`keep_own`).
+        self._own = [], []
         #: Levels of objects that are left; attributes named by the code that was met; those that nothing has named yet.
         self._objects, self._named, self._waiting = objects, set(), []
         #: By id: things that can change, with copies; which of them were looked into one by one; objects and their attributes.
@@ -102,22 +115,7 @@ class Contents(Environment):
 
     def again(self, function=None):
         """What `function` reads now, by default its own."""
-        now = Contents(function or self.function, self.objects, self.arguments, None)
-        now._leave_out(self._changing)
-        return now
-
-    def leave_out_changes(self):
-        """Leave out what has changed since, in a call of the function: what it counts, collects or caches itself tells nothing later."""
-        before, after = (dict(zip(what.names, what.marks)) for what in (self, self.again()))
-        self._changing |= {name for name in before.keys() & after.keys() if before[name] != after[name]}
-        # What has come or gone is an item of something that has changed.
-        self._changing |= {re.sub(r"\[[^\[\]]*\]$", "", name) for name in before.keys() ^ after.keys()}
-        self._leave_out(self._changing)
-
-    def _leave_out(self, places):
-        parts = tuple([place + sign for place in places for sign in "[."])
-        kept = [k for k, name in enumerate(self.names) if name not in places and not name.startswith(parts)]
-        self.names, self.marks = [self.names[k] for k in kept], [self.marks[k] for k in kept]
+        return Contents(function or self.function, self.objects, self.arguments, None)
 
     def same(self):
         """Whether nothing has changed."""
@@ -135,7 +133,7 @@ class Contents(Environment):
 
     # -- functions ----------------------------------------------------------------
     def _function(self, name, thing):
-        if not name and not isinstance(thing, FUNCTIONS) and not is_ours(thing):
+        if not name and not isinstance(thing, FUNCTIONS) and function_of(thing) is None:
             # Of a callable object the attributes count in any case.
             self._attributes("self", thing)
         else:
@@ -296,7 +294,7 @@ class Contents(Environment):
             made.__defaults__ = tuple(self._copied(value, memo) for _, value in defaults) or None
             made.__kwdefaults__ = {key: self._copied(value, memo) for key, value in keywords} or None
             made.__dict__.update((key, self._copied(value, memo)) for key, value in attributes.get(id(function), {}).items())
-            _bind_variables(made.__globals__, {variable: self._copied(value, memo) for variable, value in scope})
+            _bind(made.__globals__, {variable: self._copied(value, memo) for variable, value in scope})
         return self._copied(self.function, memo)
 
     def _copied(self, value, memo):
@@ -333,29 +331,43 @@ class Contents(Environment):
         if not self.changed():
             return
         self.streams.put_back()
-        for thing, before in self._copies.values():
-            if isinstance(thing, np.ndarray):
-                thing[...] = before
-            else:
-                kind = _holding(thing)
-                kind.clear(thing)
-                if issubclass(kind, dict):
-                    for key, item in before.items():
-                        kind.__setitem__(thing, key, item)
-                else:
-                    (kind.update if kind is set else kind.extend)(thing, before)
-        for function, (cells, _, _, scope) in self.functions:
-            for cell, (_, value) in zip(function.__closure__ or (), cells):
-                _bind(cell, {"cell_contents": value})
-            _bind_variables(function.__globals__, dict(scope))
-        for thing, before in self._namespaces:
-            now = fields_of(thing)
-            _bind(thing, {name: before.get(name, ABSENT) for name in now | before if now.get(name, ABSENT) is not before.get(name, ABSENT)})
+        _put(*self._differing())
         if name := self.changed():
             raise ModifiedInPlaceError(
                 f"{what} changes {name!r}, which cannot be put back, and was run to be recorded. Carry it from iteration to iteration, or write a "
                 "Python loop"
             )
+
+    def keep_own(self):
+        """The function has been called just now: keep what that has changed as it was, for `own_put_back`, and of other arrays no copies."""
+        self._own = contents, _ = self._differing()
+        written = {id(thing) for thing, _ in contents}
+        self._copies = {key: pair for key, pair in self._copies.items() if key in written or not isinstance(pair[0], np.ndarray)}
+
+    @contextlib.contextmanager
+    def own_put_back(self):
+        """Inside, what the function changes itself (it counts, collects, caches) is what it was at its call; after it, what it is now."""
+        contents, bindings = self._own
+        now = [(thing, _copy_of(thing)) for thing, _ in contents], [(where, _bound(where, names)) for where, names in bindings]
+        try:
+            _put(*self._own)
+            yield
+        finally:
+            _put(*now)
+
+    def _differing(self):
+        """What is not what it was, of what can be put back: contents (things and copies), and bindings (where, and what names were bound to)."""
+        contents = [(thing, before) for thing, before in self._copies.values() if not _holds(thing, before)]
+        bindings = []
+        for function, (cells, _, _, variables) in self.functions:
+            bindings += [(cell, {"cell_contents": value}) for cell, (_, value) in zip(function.__closure__ or (), cells)]
+            bindings.append((function.__globals__, dict(variables)))
+        bindings += [(thing, dict.fromkeys(fields_of(thing), ABSENT) | before) for thing, before in self._namespaces]
+        changed = []
+        for where, names in bindings:
+            now = _bound(where, names)
+            changed.append((where, {name: value for name, value in names.items() if now[name] is not value}))
+        return contents, [(where, names) for where, names in changed if names]
 
 
 class Streams:
@@ -452,22 +464,57 @@ def _held(container):
     return (kind if kind in (tuple, set) else list)(kind.__iter__(container))
 
 
-def _bind_variables(scope, values):
-    """Bind global variables, or unbind what is absent."""
-    for name, value in values.items():
-        if value is not ABSENT:
+def _copy_of(thing):
+    """What an array or container holds."""
+    return thing.copy() if isinstance(thing, np.ndarray) else _held(thing)
+
+
+def _holds(thing, before):
+    """Whether an array or container holds what it held, each item the same object."""
+    if isinstance(thing, np.ndarray):
+        return np.asarray(thing).tobytes() == np.asarray(before).tobytes()
+    now = _held(thing)
+    if isinstance(now, set):
+        return set(map(id, now)) == set(map(id, before))
+    items, others = (list(held.items()) if isinstance(held, dict) else [(None, item) for item in held] for held in (now, before))
+    return len(items) == len(others) and all([a is b and c is d for (a, c), (b, d) in zip(items, others)])
+
+
+def _put(contents, bindings):
+    """Let arrays and containers hold, and names be bound to, what is given."""
+    for thing, before in contents:
+        if isinstance(thing, np.ndarray):
+            thing[...] = before
+        else:
+            kind = _holding(thing)
+            kind.clear(thing)
+            if issubclass(kind, dict):
+                for key, item in before.items():
+                    kind.__setitem__(thing, key, item)
+            else:
+                (kind.update if kind is set else kind.extend)(thing, before)
+    for where, names in bindings:
+        _bind(where, names)
+
+
+def _bound(where, names):
+    """What names are bound to, of a closure cell, of global variables, or of attributes of an object, class, module or function."""
+    if isinstance(where, types.CellType):
+        return dict.fromkeys(names, contents_of(where))
+    fields = where if type(where) is dict else fields_of(where)
+    return {name: fields.get(name, ABSENT) for name in names}
+
+
+def _bind(where, names):
+    """Bind names as `_bound` finds them, or unbind what is absent; without calling a method of the user's, if it can be."""
+    scope, kind = where if type(where) is dict else getattr(where, "__dict__", None), type if isinstance(where, type) else object
+    for name, value in names.items():
+        if type(scope) is not dict or name not in scope and name in slots_of(where):
+            kind.__delattr__(where, name) if value is ABSENT else kind.__setattr__(where, name, value)
+        elif value is not ABSENT:
             scope[name] = value
         else:
             scope.pop(name, None)
-
-
-def _bind(thing, values):
-    """Bind attributes, or unbind what is absent."""
-    for name, value in values.items():
-        if value is not ABSENT:
-            setattr(thing, name, value)
-        elif hasattr(thing, name):
-            delattr(thing, name)
 
 
 def fields_of(value):

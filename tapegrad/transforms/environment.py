@@ -156,7 +156,7 @@ class Environment:
             self._met(name, *exact(value))
         elif not self._depth:
             self._same(name, "object", value)
-        elif isinstance(value, FUNCTIONS) or is_ours(value):
+        elif isinstance(value, FUNCTIONS) or function_of(value) is not None:
             self._function(name, value)
         elif isinstance(value, type) and issubclass(value, Function):
             self._same(name, "class", value)
@@ -250,10 +250,9 @@ class Environment:
             self._function(name, thing.func)
             for key, value in [*enumerate(thing.args), *thing.keywords.items()]:
                 self._value(f"{where}{key}", value)
-        elif is_ours(thing):
-            # Of our own objects (transformed functions, primitives) the user's function.
+        elif (function := function_of(thing)) is not None:
             self._same(name, "object", thing)
-            self._function(name, thing.__wrapped__)
+            self._function(name, function)
             if isinstance(thing, Primitive):
                 self._variable(f"{where}rules", thing.rules)
         elif not name and isinstance(type(thing).__call__, types.FunctionType):
@@ -305,9 +304,12 @@ def same():
 """
 
 
-def is_ours(thing):
-    """Whether `thing` is an object of this library that stands for a function of the user's."""
-    return package_of(type(thing).__module__) == "tapegrad" and callable(getattr(thing, "__wrapped__", None))
+def function_of(thing):
+    """The user's function that an object of this library (a transformed function, a primitive, a sum over data) stands for, or None."""
+    if package_of(type(thing).__module__) != "tapegrad":
+        return None
+    function = getattr(thing, "__wrapped__", None) or getattr(thing, "_function", None)
+    return function if callable(function) else None
 
 
 def slots_of(thing):

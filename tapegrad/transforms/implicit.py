@@ -18,6 +18,7 @@ A. Griewank and A. Walther, "Evaluating Derivatives", 2nd ed. (2008), chapter 15
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -37,7 +38,7 @@ from ..common.public import answers
 from ..common.tree import flatten, rearranged, unflatten
 from ..common.uninterrupted import imported
 from .argnums import check_function
-from .contents import OBJECTS, Contents
+from .contents import COPIED, OBJECTS, Contents
 from .forward import jvp
 from .functional import grad, value_and_grad
 from .jacobians import jacobian, vjp
@@ -106,17 +107,20 @@ class _Solution:
         primitive.defvjp(self._vjp)
         primitive.defjvp(self._jvp)
         operands = (start if isinstance(start, Differentiable) else start.astype(float), *parameters)
-        read = Contents(self.function, OBJECTS) if any(isinstance(operand, Differentiable) for operand in operands) else None
+        read = Contents(self.function, OBJECTS, (), COPIED) if any(isinstance(operand, Differentiable) for operand in operands) else None
         result = primitive(*operands)
         if read is not None:
-            read.leave_out_changes()
+            read.keep_own()
             self.read = read
         return self.container(result)
 
+    @contextlib.contextmanager
     def as_it_was(self):
-        """Let the function be what it was at the call: it may read variables of a loop, or arrays that are filled again."""
-        if self.read is not None:
-            self.residual, self.solve = self.parts(self.read.restored(_RUN_AGAIN))
+        """Inside, the function is what it was at the call: it may read variables of a loop, or arrays that are filled again, and count."""
+        with contextlib.nullcontext() if self.read is None else self.read.own_put_back():
+            if self.read is not None:
+                self.residual, self.solve = self.parts(self.read.restored(_RUN_AGAIN))
+            yield
 
     def of_vector(self, x, *parameters):
         """The residual as a function of vectors."""
@@ -125,9 +129,10 @@ class _Solution:
 
     # -- the value -----------------------------------------------------------------
     def _value(self, start, *parameters):
-        self.as_it_was()
-        if not nested.inside():
-            return self._searched(start, *parameters)
+        with self.as_it_was():
+            return self._searched(start, *parameters) if not nested.inside() else self._apart(start, *parameters)
+
+    def _apart(self, start, *parameters):
         # What a solver computes is no part of the recording outside, nor are the derivatives it asks for: a thread of its own has
         # tapes of its own.
         with ThreadPoolExecutor(1) as apart:
@@ -175,18 +180,18 @@ class _Solution:
         return lambda *live: self.of_vector(x, *(dict(enumerate(parameters)) | dict(zip(floats, live))).values())
 
     def _jvp(self, tangents, x, start, *parameters):
-        self.as_it_was()
         floats = [k for k in self._floats(parameters) if tangents[1 + k] is not None]
         primals, moved = tuple(parameters[k] for k in floats), tuple(tangents[1 + k] for k in floats)
-        _, change = jvp(self._of_parameters(x, parameters, floats), primals, moved)
-        return -self._solved(x, parameters, change, False)
+        with self.as_it_was():
+            _, change = jvp(self._of_parameters(x, parameters, floats), primals, moved)
+            return -self._solved(x, parameters, change, False)
 
     def _vjp(self, g, x, start, *parameters):
-        self.as_it_was()
         floats = self._floats(parameters)
-        weights = self._solved(x, parameters, g, True)
-        _, pull = vjp(self._of_parameters(x, parameters, floats), *(parameters[k] for k in floats))
-        gradients = dict(zip(floats, pull(weights)))
+        with self.as_it_was():
+            weights = self._solved(x, parameters, g, True)
+            _, pull = vjp(self._of_parameters(x, parameters, floats), *(parameters[k] for k in floats))
+            gradients = dict(zip(floats, pull(weights)))
         return (None, *[-gradients[k] if k in gradients else None for k in range(len(parameters))])
 
     def _solved(self, x, parameters, b, transposed):
@@ -205,9 +210,9 @@ class _Solution:
         method = self.linear
 
         def product(v, x, *parameters):
-            self.as_it_was()
             function = lambda y: self.of_vector(y, *parameters)  # noqa: E731
-            return vjp(function, x)[1](v)[0] if transposed else jvp(function, (x,), (v,))[1]
+            with self.as_it_was():
+                return vjp(function, x)[1](v)[0] if transposed else jvp(function, (x,), (v,))[1]
 
         def solve(system, start, arguments):
             linalg = imported("scipy.sparse.linalg")

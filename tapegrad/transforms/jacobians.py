@@ -30,7 +30,8 @@ from ..program.evaluation import Evaluation, on_tensors
 from ..program.sweeps import StoreWalk
 from ..tape.store import thread_state
 from .argnums import check_given
-from .contents import Contents
+from .contents import OBJECTS, Contents
+from .environment import SMALL
 from .forward import by_passes, on_tape
 from .functional import chosen
 from .transformed import OfDirections, Transformed
@@ -117,7 +118,8 @@ def _linear(derivative, walked, f, primals):
 
 def _linear_at_once(derivative, walked, f, primals):
     primals = own(primals)
-    before, (value, walk) = Contents(f), walked(f, primals)
+    before, (value, walk) = Contents(f, OBJECTS, (), SMALL), walked(f, primals)
+    before.keep_own()
     e = Evaluation(walk, range(len(primals)), False, [flatten(primal)[1] for primal in primals])
 
     def called(*seeds):
@@ -125,7 +127,7 @@ def _linear_at_once(derivative, walked, f, primals):
             return derivative(e, *seeds)
         walk.check()
         # The function is run again, as it was.
-        with before.streams.restored():
+        with before.own_put_back(), before.streams.restored():
             return _linear_inside(derivative, walked, before.restored(_RUN_AGAIN), primals)[1](*seeds)
 
     return value, called

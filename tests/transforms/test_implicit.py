@@ -280,6 +280,34 @@ def test_what_the_equation_changes_itself_does_not_count():
         np.testing.assert_allclose(compiled(point), 1.0 / (2.0 * np.sqrt(point)))
 
 
+@pytest.mark.parametrize("name", ["an item beside it", "a variable of that name"])
+def test_what_the_equation_does_not_change_itself_counts(name):
+    table = {}
+
+    def total(a):
+        result, n = 0.0, 1.0
+        table.clear()
+
+        def counting(x):
+            counting.n += 1
+            return x * n
+
+        counting.n = 0
+
+        def beside(x):
+            table["calls"] = table.get("calls", 0) + 1
+            return x * table["k"]
+
+        by = counting if name == "a variable of that name" else beside
+        for k in (1.0, 2.0):
+            n = table["k"] = k
+            result = result + tg.implicit.root(lambda x, a: x * x - by(a), 1.0, a)
+        return result
+
+    slope = (1.0 + np.sqrt(2.0)) / (2.0 * np.sqrt(2.0))
+    np.testing.assert_allclose([tg.derivative(total)(2.0), tg.grad(total)(2.0), -4.0 * tg.grad(tg.grad(total))(2.0)], slope)
+
+
 def test_what_cannot_be_bound_again_is_refused():
     short = np.zeros(1)
 

@@ -39,12 +39,10 @@ from ...tape.meta import meta_of
 from ...tape.modes import enable_grad
 from ...tape.places import function_name
 from ...tape.store import thread_state
-from ..contents import OBJECTS, Contents
+from ..contents import COPIED, OBJECTS, Contents
 from . import plain
 
 _DEPTH = threading.local()
-#: Bytes of an array that a body captures, of which a copy is kept.
-COPIED = 1 << 24
 #: Integers up to this are numbers of float64.
 EXACT = 2**53
 
