@@ -11,8 +11,8 @@ comes with a wheel; from a source tree the first process that differentiates com
 `live`            ``live(store)``, the tensors that lie on a store.
 `record_element`  ``record_element(opcode, vector, position, number)``, the short way of a function of ours that has read an element of
                   a vector, by the opcode of a signature; None where it has to be the general way.
-`record_row`      ``record_row(row, attrs, a, b, value, integer)``, the short way of a row of one operand (`b` None) or two, of which one is an
-                  array; `value` is the result where that is known, or None; None where it has to be the general way.
+`record_row`      ``record_row(row, attrs, a, b, value, integer)``, the short way of a row of one operand (`b` None) or two; `value` is the
+                  result of arrays where that is known, or None; None where it has to be the general way.
 `array_ufunc`     the ``__array_ufunc__`` of a class of tensors that has the short ways of numbers and arrays; or None.
 `share`           tells the native type what it has to know: ``share("tensor", cls)`` and ``share("parameter", cls)``, the classes whose
                   instances take the short way (results are of the first); ``share("describe", function)``

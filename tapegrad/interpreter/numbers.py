@@ -85,6 +85,7 @@ from .tensor_memory import (
     OBJECT_FIELDS,
     OF_ONE,
     OF_TWO,
+    ON_FLOATS,
     ON_WORDS,
     OPCODE,
     OPCODES,
@@ -421,6 +422,15 @@ def _value_of_ufunc(function, a, a_kind, b, b_kind):
 
 
 @helper
+def _of_numbers(row, function, a, a_kind, b, b_kind):
+    """The short way of a row of numbers, whose value a function of Python gives."""
+    if words_of(a, a_kind, b, b_kind) == 0:
+        return GENERALLY
+    opcode, good, value = integer_of(row, load_int(shared_words() + OPCODE)), *_value_of_ufunc(function, a, a_kind, b, b_kind)
+    return _short(_GIVEN, opcode, a, a_kind, b, b_kind, value, 0) if good and opcode >= 0 else GENERALLY
+
+
+@helper
 def _ufunc(ufunc, method, a, b):
     """The short way of a ufunc of one operand or (`b` not 0) two; see `array_ufunc`."""
     shared = shared_words()
@@ -432,10 +442,7 @@ def _ufunc(ufunc, method, a, b):
     row, function = tuple_item(entry, 0), tuple_item(entry, 1)
     if is_array(a, a_kind) or is_array(b, b_kind):
         return element_wise(row, a, a_kind, b, b_kind) if function != load_int(shared + NONE) else GENERALLY
-    if words_of(a, a_kind, b, b_kind) == 0:
-        return GENERALLY
-    opcode, good, value = integer_of(row, load_int(shared + OPCODE)), *_value_of_ufunc(function, a, a_kind, b, b_kind)
-    return _short(_GIVEN, opcode, a, a_kind, b, b_kind, value, 0) if good and opcode >= 0 else GENERALLY
+    return _of_numbers(row, function, a, a_kind, b, b_kind)
 
 
 def _array_ufunc(t, args, count, names):
@@ -470,11 +477,18 @@ def _record_element(opcode, a, position, number):
 
 def _record_row(row, attrs, a, b, value, integer):
     """See `fields.record_row`."""
-    none = load_int(shared_words() + NONE)
-    one = b == none
-    a_kind, b_kind, t = kind_of(a), 0 if one else kind_of(b), GENERALLY
-    if a_kind != 0 and (one or b_kind != 0) and (is_array(a, a_kind) or is_array(b, b_kind)):
-        t = of_arrays(row, attrs, a, a_kind, 0 if one else b, b_kind, 0 if value == none else value, integer)
+    shared, t = shared_words(), GENERALLY
+    none = load_int(shared + NONE)
+    a_kind, b_kind = kind_of(a), 0 if b == none else kind_of(b)
+    if a_kind != 0 and (b == none or b_kind != 0):
+        if is_array(a, a_kind) or is_array(b, b_kind):
+            t = of_arrays(row, attrs, a, a_kind, 0 if b == none else b, b_kind, 0 if value == none else value, integer)
+        elif value == none:
+            function = attribute(row, load_int(shared + ON_FLOATS))
+            if function == 0:
+                return 0
+            t = _of_numbers(row, function, a, a_kind, b, b_kind) if function != none else GENERALLY
+            drop(function)
     if t == GENERALLY:
         t = none
         keep(t)

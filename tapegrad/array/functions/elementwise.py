@@ -87,7 +87,7 @@ ELEMENTWISE = {
         *_ALIASES,
         *(row.name for row in BY_NAME.values() if row.elementwise and row.arity <= 2 and row.name != "power2"),
     ]
-    if name not in ("power", "polygamma", "clone")
+    if name not in ("power", "polygamma", "clone") and not name.startswith("complex_")
 }
 globals().update(ELEMENTWISE)
 #: Name of a row -> these functions of it.
