@@ -128,7 +128,7 @@ def _described(array):
     if "pandas" in sys.modules:
         not_in_pandas((array,))
     dtype = array.dtype
-    return meta_of(array) if array.ndim and dtype.char == "d" and dtype.isnative and array.flags.aligned else None
+    return meta_of(array) if array.ndim and dtype.char in "d?" and dtype.isnative and array.flags.aligned else None
 
 
 def _install_operators():

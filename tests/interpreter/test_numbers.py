@@ -159,6 +159,7 @@ def test_both_ways_give_and_write_the_same(operation, kind, reflected):
 
 @pytest.mark.parametrize("function", [operator.neg, abs, np.sin, np.exp, np.log, np.sqrt, np.tanh, lambda t: np.hypot(t, 2.0), lambda t: np.power(2, t),
     tg.sigmoid, tg.relu, lambda t: tg.power(t, 0.5), lambda t: tg.copysign(t, -1.0), lambda t: apply("complex_log_size", (t, 0.5)),
+    lambda t: np.where(t > 0.0, t, 2.0), lambda t: np.where(True, 0.5, t), lambda t: tg.where(False, t, 1.5),
     lambda t: apply("complex_sqrt_imag", (-2.0, t)), lambda t: apply("complex_scaled_real", (t, t)),
 ])  # fmt: skip
 def test_both_ways_of_functions(function):
