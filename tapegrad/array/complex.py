@@ -72,7 +72,8 @@ class ComplexTensor:
     def __init__(self, real: Any, imag: Any = None) -> None:
         if real is None and imag is None:
             real = 0.0
-        shape = np.broadcast_shapes(np.shape(real) if real is not None else (), np.shape(imag) if imag is not None else ())
+        shapes = [p.shape if isinstance(p, Differentiable) else np.shape(p) for p in (real, imag) if p is not None]
+        shape = shapes[0] if shapes[0] == shapes[-1] else np.broadcast_shapes(*shapes)
         self._re, self._im = _part(real, imag, shape), _part(imag, real, shape)
 
     # -- parts ------------------------------------------------------------------------
@@ -244,9 +245,10 @@ def _part(part, other, shape):
         return None
     if not isinstance(part, Differentiable):
         weak = type(part) in (float, int) and other is not None and getattr(other, "dtype", None) == np.float32
-        part = np.asarray(part, np.float32 if weak or getattr(part, "dtype", None) in (np.float32, np.float16) else np.float64)
-        part = plain(normalise(np.array(part)))
-    elif part.dtype.kind != "f":
+        own = np.empty(shape, np.float32 if weak or getattr(part, "dtype", None) in (np.float32, np.float16) else np.float64)
+        own[...] = part
+        return plain(normalise(own))
+    if part.dtype.kind != "f":
         part = part.astype(np.float64)
     return part if part.shape == shape else np.broadcast_to(part, shape)
 
@@ -360,15 +362,11 @@ def _divide(a, b):
         return ComplexTensor(None if ar is None else ar / br, None if ai is None else ai / br)
     if br is None:
         return ComplexTensor(None if ai is None else ai / bi, None if ar is None else -ar / bi)
-    # R. Smith, "Algorithm 116: Complex division", 1962: nothing is squared.
-    a, b = lifted(a).astype(lifted(b).dtype) if type(a) in (int, float, complex) else lifted(a), lifted(b)
-    by_real = np.abs(b.real) >= np.abs(b.imag)
-    large, small = np.where(by_real, b.real, b.imag), np.where(by_real, b.imag, b.real)
-    ratio = small / large
-    scale = large + small * ratio
-    one, other = np.where(by_real, a.real, a.imag), np.where(by_real, a.imag, a.real)
-    imag = (other - one * ratio) / scale
-    return ComplexTensor((one + other * ratio) / scale, np.where(by_real, imag, -imag))
+    large, small = apply("complex_scaled_real", (br, bi)), apply("complex_scaled_imag", (br, bi))
+    scale = br * large + bi * small
+    # (A part that is not there is 0: the sign of a zero that is computed with it says on which side of a cut a quotient is.)
+    ar, ai = 0.0 if ar is None else ar, 0.0 if ai is None else ai
+    return ComplexTensor((ar * large + ai * small) / scale, (ai * large - ar * small) / scale)
 
 
 def lifted(thing):
@@ -407,14 +405,7 @@ def _angle(z):
 
 def _log(z):
     re, im = parts_of(z)
-    return ComplexTensor(np.log(_absolute(z)) if re is None or im is None else _log_size(re - 1.0, re, im), _angle(z))
-
-
-def _log_size(less, x, y):
-    """``log |x + i y|`` of ``less = x - 1``, from which it is computed near 1; W. Kahan, see `_sqrt`."""
-    near = np.logical_and(np.abs(less) < 0.5, np.abs(y) < 0.5)
-    u, v = np.where(near, less, 0.0), np.where(near, y, 0.0)
-    return 0.5 * np.log1p(u * (2.0 + u) + v * v) + np.log(np.hypot(np.where(near, 1.0, x), np.where(near, 0.0, y)))
+    return ComplexTensor(np.log(_absolute(z)) if re is None or im is None else apply("complex_log_size", (re, im)), _angle(z))
 
 
 def _square(x, y):
@@ -422,12 +413,7 @@ def _square(x, y):
 
 
 def _sqrt(x, y):
-    """W. Kahan, "Branch cuts for complex elementary functions", 1987: without cancellation."""
-    right = x >= 0.0
-    larger = np.sqrt((np.hypot(x, y) + np.where(right, x, -x)) * 0.5)
-    other = y / (2.0 * np.where(larger == 0.0, 1.0, larger))
-    side = np.copysign(1.0, y)
-    return np.where(right, larger, other * side), np.where(right, other, larger * side)
+    return apply("complex_sqrt_real", (x, y)), apply("complex_sqrt_imag", (x, y))
 
 
 def _tanh(x, y):
@@ -469,7 +455,7 @@ def _arccosh(z):
     return ComplexTensor(np.arcsinh((conjugate(minus) * plus).real), 2.0 * np.arctan2(minus.imag, plus.real))
 
 
-_log1p = pairwise(lambda x, y: (_log_size(x, 1.0 + x, y), np.arctan2(y, 1.0 + x)))
+_log1p = pairwise(lambda x, y: (apply("complex_log1p_size", (x, y)), np.arctan2(y, 1.0 + x)))
 
 
 def _expm1(x, y):
@@ -490,14 +476,17 @@ def _arctanh(x, y):
 
 
 def _power(base, exponent):
-    if isinstance(exponent, (int, np.integer)) and -64 <= exponent <= 64:
+    if isinstance(exponent, (int, float, np.integer)) and abs(exponent) <= 64 and exponent == int(exponent):
         return whole_power(base, int(exponent), operator.mul)
     base, (zr, zi) = lifted(base), parts_of(exponent)
-    nothing = np.logical_and(base.real == 0.0, base.imag == 0.0)
-    safe = ComplexTensor(np.where(nothing, 1.0, base.real), base.imag)
-    value = _exp(MULTIPLY(ComplexTensor(zr, zi), _log(safe)))
-    alone = 1.0 if zi is None and np.ndim(zr) == 0 and not isinstance(zr, Differentiable) and zr == 0 else 0.0
-    return ComplexTensor(np.where(nothing, alone, value.real), np.where(nothing, 0.0, value.imag))
+    if zi is None:
+        zr = 0.0 if zr is None else zr
+        size, angle = np.hypot(base.real, base.imag) ** zr, zr * _angle(base)
+        return ComplexTensor(size * np.cos(angle), size * np.sin(angle))
+    nothing, exponent = np.logical_and(base.real == 0.0, base.imag == 0.0), lifted(exponent)
+    value = _exp(MULTIPLY(exponent, _log(ComplexTensor(np.where(nothing, 1.0, base.real), base.imag))))
+    none = np.where(exponent.real > 0.0, 0.0, np.where(UFUNCS["equal"](exponent, 0.0), 1.0, np.nan))
+    return ComplexTensor(np.where(nothing, none, value.real), np.where(nothing, 0.0 * none, value.imag))
 
 
 def whole_power(base, n, multiply):

@@ -42,6 +42,8 @@ def _binary(row, a, b):
     if a.__class__ is float and b.__class__ is Tensor and b._t is None and not b._r and b._v.__class__ is np.ndarray and b._v.ndim:
         # A gradient times a number, for each parameter at each step of an optimiser.
         return plain(row.value(a, b._v))
+    if a.__class__ is complex or b.__class__ is complex:
+        return registry.objects.at_door(row, (a, b), (), 0)
     if "pandas" in sys.modules:
         not_in_pandas((a, b))
     if (a.__class__ in _KNOWN or _accepts(a)) and (b.__class__ in _KNOWN or _accepts(b)):
@@ -126,7 +128,7 @@ def _described(array):
     if "pandas" in sys.modules:
         not_in_pandas((array,))
     dtype = array.dtype
-    return meta_of(array) if array.ndim and dtype.char == "d" and dtype.isnative and array.flags.aligned else None
+    return meta_of(array) if array.ndim and dtype.char in "d?" and dtype.isnative and array.flags.aligned else None
 
 
 def _install_operators():

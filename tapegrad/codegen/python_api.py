@@ -33,7 +33,7 @@ new_tuple = c_function("PyTuple_New", "int64", "int64")
 #: Set an item of a new tuple, which takes its reference; not 0 and an exception if that fails.
 set_tuple_item = c_function("PyTuple_SetItem", "int32", "int64", "int64", "int64")
 #: A tuple of so many things, which it counts.
-tuple_of_one, tuple_of_two, tuple_of_four = (c_function("PyTuple_Pack", *["int64"] * (count + 2), fixed=1) for count in (1, 2, 4))
+tuple_of_one, tuple_of_two, tuple_of_three, tuple_of_four = (c_function("PyTuple_Pack", *["int64"] * (count + 2), fixed=1) for count in (1, 2, 3, 4))
 #: Item `k` of a list, not counted; 0 and an exception if there is none.
 list_item = c_function("PyList_GetItem", "int64", "int64", "int64")
 #: The type of an object, counted.

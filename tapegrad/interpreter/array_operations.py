@@ -22,6 +22,7 @@ from ..codegen.python_api import (
     raised,
     tuple_of_four,
     tuple_of_one,
+    tuple_of_three,
     tuple_of_two,
 )  # fmt: skip
 from .program import LOOKED_AT
@@ -119,11 +120,11 @@ def _meta_of(thing, kind):
 
 
 @helper
-def _signature(row, attrs, store, m, n, left, right):
+def _signature(row, attrs, store, c, m, n, left, right):
     """The signature that the store has for operands of these descriptions, a new reference; 0, with or without an exception, if it has none."""
     shared, found = shared_words(), 0
     flags = load_int(shared + (SINGLE if n == 0 else ONLY_SECOND if left == 0 else ONLY_FIRST if right == 0 else BOTH))
-    metas = tuple_of_one(1, m) if n == 0 else tuple_of_two(2, m, n)
+    metas = tuple_of_three(3, c, m, n) if c != 0 else tuple_of_one(1, m) if n == 0 else tuple_of_two(2, m, n)
     key = tuple_of_four(4, row, attrs, metas, flags) if metas != 0 else 0
     signatures = attribute(store, load_int(shared + SIGNATURES)) if key != 0 else 0
     if signatures != 0:
@@ -264,7 +265,7 @@ def _slot_entered(thing, kind, words, store):
 
 
 @helper
-def _known(row, attrs, given, integer, store, words, a, a_kind, x, m, b, b_kind, y, n):
+def _known(row, attrs, given, integer, store, words, condition, c, a, a_kind, x, m, b, b_kind, y, n):
     """`_recorded` for operands with these values and descriptions, if the store has a signature for them that it knows."""
     shared = shared_words()
     # (What the general way has to make room for it computes, too, and NumPy warns each time.)
@@ -273,13 +274,15 @@ def _known(row, attrs, given, integer, store, words, a, a_kind, x, m, b, b_kind,
     left, right = _slot_entered(a, a_kind, words, store), _slot_entered(b, b_kind, words, store)
     if left < 0 or right < 0:
         return GENERALLY
-    signature = _signature(row, attrs, store, m, n, left, right)
+    signature = _signature(row, attrs, store, c, m, n, left, right)
     if signature == 0:
         return GENERALLY
     t, short = GENERALLY, integer_of(signature, load_int(shared + SHORT))
     if short >= 0:
         known, short = short < LOOKED_AT, short % LOOKED_AT
-        kept_x, kept_y = _for_store(x, a, a_kind, left, short, 1), _for_store(y, b, b_kind, right, short, 2) if n != 0 else 0
+        # (Of a choice the condition, its first operand, is kept.)
+        kept_x = _told(COPY, condition) if condition != 0 else _for_store(x, a, a_kind, left, short, 1)
+        kept_y = _for_store(y, b, b_kind, right, short, 2) if n != 0 else 0
         if kept_x != 0 and (kept_y != 0 or n == 0):
             t = _recorded(signature, short, known, given, integer, store, words, a, a_kind, x, m, kept_x, left, b, b_kind, y, kept_y, right)
         drop(kept_x)
@@ -289,8 +292,8 @@ def _known(row, attrs, given, integer, store, words, a, a_kind, x, m, b, b_kind,
 
 
 @helper
-def of_arrays(row, attrs, a, a_kind, b, b_kind, given, integer):
-    """An operation with these attributes of which an operand is an array; or, where `b_kind` is 0, of `a` alone.
+def of_arrays(row, attrs, condition, a, a_kind, b, b_kind, given, integer):
+    """An operation with these attributes of which an operand is an array; or, where `b_kind` is 0, of `a` alone; or a choice by a `condition` that is not 0.
 
     As the short way of numbers, but that the value is NumPy's, if it is not `given`, and that the store has to have a signature for the operation:
     the general way has made it the first time.  An `integer` is what the record says besides, if the signature keeps nothing.
@@ -302,9 +305,10 @@ def of_arrays(row, attrs, a, a_kind, b, b_kind, given, integer):
     keep(store)
     x, m = _value_of(a, a_kind), _meta_of(a, a_kind)
     y, n = (_value_of(b, b_kind), _meta_of(b, b_kind)) if b_kind != 0 else (0, 0)
-    if x != 0 and m != 0 and (b_kind == 0 or y != 0 and n != 0):
-        t = _known(row, attrs, given, integer, store, words, a, a_kind, x, m, b, b_kind, y, n)
-    for thing in (store, x, m, y, n):
+    c = _told(DESCRIBE, condition) if condition != 0 else 0
+    if x != 0 and m != 0 and (b_kind == 0 or y != 0 and n != 0) and (condition == 0 or c != 0):
+        t = _known(row, attrs, given, integer, store, words, condition, c, a, a_kind, x, m, b, b_kind, y, n)
+    for thing in (store, x, m, y, n, c):
         drop(thing)
     return 0 if t == GENERALLY and raised() != 0 else t
 
@@ -312,7 +316,7 @@ def of_arrays(row, attrs, a, a_kind, b, b_kind, given, integer):
 @helper
 def element_wise(row, a, a_kind, b, b_kind):
     """`of_arrays` of an element-wise operation, or a product of matrices."""
-    return of_arrays(row, load_int(shared_words() + EMPTY), a, a_kind, b, b_kind, 0, 0)
+    return of_arrays(row, load_int(shared_words() + EMPTY), 0, a, a_kind, b, b_kind, 0, 0)
 
 
 @helper

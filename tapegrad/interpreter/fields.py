@@ -11,8 +11,10 @@ comes with a wheel; from a source tree the first process that differentiates com
 `live`            ``live(store)``, the tensors that lie on a store.
 `record_element`  ``record_element(opcode, vector, position, number)``, the short way of a function of ours that has read an element of
                   a vector, by the opcode of a signature; None where it has to be the general way.
-`record_row`      ``record_row(row, attrs, a, b, value, integer)``, the short way of a row of one operand (`b` None) or two, of which one is an
-                  array; `value` is the result where that is known, or None; None where it has to be the general way.
+`record_row`      ``record_row(row, attrs, a, b, value, integer)``, the short way of a row of one operand (`b` None) or two; `value` is the
+                  result of arrays where that is known, or None; None where it has to be the general way.
+`record_choice`   ``record_choice(row, condition, a, b, value)``, that of a choice, between arrays by an array of truth values, or between numbers,
+                  whose `value` is a float, by a truth value.
 `array_ufunc`     the ``__array_ufunc__`` of a class of tensors that has the short ways of numbers and arrays; or None.
 `share`           tells the native type what it has to know: ``share("tensor", cls)`` and ``share("parameter", cls)``, the classes whose
                   instances take the short way (results are of the first); ``share("describe", function)``
@@ -66,7 +68,8 @@ def _compiled() -> Any:
 numbers = _compiled()
 if numbers is not None and not TYPE_CHECKING:
     Fields, native, place, constant, share = numbers.Fields, numbers.native, numbers.place, numbers.constant, numbers.share
-    record_element, record_row, array_ufunc = numbers.record_element, numbers.record_row, numbers.array_ufunc
+    record_element, record_row, record_choice = numbers.record_element, numbers.record_row, numbers.record_choice
+    array_ufunc = numbers.array_ufunc
     from ..codegen.python_api import data_address
 
     def live(store):
@@ -118,7 +121,7 @@ else:
         """The address of the first element of an array."""
         return array.__array_interface__["data"][0]
 
-    record_element = record_row = array_ufunc = share = _nothing
+    record_element = record_row = record_choice = array_ufunc = share = _nothing
 
 
 @uninterrupted

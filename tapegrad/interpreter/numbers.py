@@ -65,6 +65,7 @@ from .tensor_memory import (
     CALL,
     CHANGED,
     CLASS,
+    EMPTY,
     ENDS,
     EXTRAS,
     FLOAT,
@@ -85,6 +86,7 @@ from .tensor_memory import (
     OBJECT_FIELDS,
     OF_ONE,
     OF_TWO,
+    ON_FLOATS,
     ON_WORDS,
     OPCODE,
     OPCODES,
@@ -125,9 +127,9 @@ from .tensor_memory import (
     written,
 )  # fmt: skip
 
-#: What the short way computes; of one operand are the negative and the absolute value.  A number that is given, and an element of a
-#: vector, are recorded only.
-_ADD, _SUBTRACT, _MULTIPLY, _DIVIDE, _POWER, _PRODUCT, _NEGATIVE, _ABSOLUTE, _SQUARE, _GIVEN, _ELEMENT = range(11)
+#: What the short way computes; of one operand are the negative and the absolute value.  A number that is given, an element of a
+#: vector, and a choice between numbers, are recorded only.
+_ADD, _SUBTRACT, _MULTIPLY, _DIVIDE, _POWER, _PRODUCT, _NEGATIVE, _ABSOLUTE, _SQUARE, _GIVEN, _ELEMENT, _CHOICE = range(12)
 
 _visit = c_function(None, "int32", "int64", "int64")
 _pow = c_function("pow", "float64", "float64", "float64")
@@ -310,6 +312,9 @@ def _short(which, opcode, a, a_kind, b, b_kind, given, position):
             # Where Python raises, NumPy's answer is infinite or not a number.
             number = _pow(x, y)
             good = good and number - number == 0.0
+        elif which == _CHOICE:
+            # The inline constant is the condition.
+            constant, position = float(position), 0
         if good:
             return written(t, words, store_of(a, a_kind, b, b_kind, words), opcode, left, right, offset, number, constant, position)
     set_free(t)
@@ -421,6 +426,15 @@ def _value_of_ufunc(function, a, a_kind, b, b_kind):
 
 
 @helper
+def _of_numbers(row, function, a, a_kind, b, b_kind):
+    """The short way of a row of numbers, whose value a function of Python gives."""
+    if words_of(a, a_kind, b, b_kind) == 0:
+        return GENERALLY
+    opcode, good, value = integer_of(row, load_int(shared_words() + OPCODE)), *_value_of_ufunc(function, a, a_kind, b, b_kind)
+    return _short(_GIVEN, opcode, a, a_kind, b, b_kind, value, 0) if good and opcode >= 0 else GENERALLY
+
+
+@helper
 def _ufunc(ufunc, method, a, b):
     """The short way of a ufunc of one operand or (`b` not 0) two; see `array_ufunc`."""
     shared = shared_words()
@@ -432,10 +446,7 @@ def _ufunc(ufunc, method, a, b):
     row, function = tuple_item(entry, 0), tuple_item(entry, 1)
     if is_array(a, a_kind) or is_array(b, b_kind):
         return element_wise(row, a, a_kind, b, b_kind) if function != load_int(shared + NONE) else GENERALLY
-    if words_of(a, a_kind, b, b_kind) == 0:
-        return GENERALLY
-    opcode, good, value = integer_of(row, load_int(shared + OPCODE)), *_value_of_ufunc(function, a, a_kind, b, b_kind)
-    return _short(_GIVEN, opcode, a, a_kind, b, b_kind, value, 0) if good and opcode >= 0 else GENERALLY
+    return _of_numbers(row, function, a, a_kind, b, b_kind)
 
 
 def _array_ufunc(t, args, count, names):
@@ -470,13 +481,35 @@ def _record_element(opcode, a, position, number):
 
 def _record_row(row, attrs, a, b, value, integer):
     """See `fields.record_row`."""
-    none = load_int(shared_words() + NONE)
-    one = b == none
-    a_kind, b_kind, t = kind_of(a), 0 if one else kind_of(b), GENERALLY
-    if a_kind != 0 and (one or b_kind != 0) and (is_array(a, a_kind) or is_array(b, b_kind)):
-        t = of_arrays(row, attrs, a, a_kind, 0 if one else b, b_kind, 0 if value == none else value, integer)
+    shared, t = shared_words(), GENERALLY
+    none = load_int(shared + NONE)
+    a_kind, b_kind = kind_of(a), 0 if b == none else kind_of(b)
+    if a_kind != 0 and (b == none or b_kind != 0):
+        if is_array(a, a_kind) or is_array(b, b_kind):
+            t = of_arrays(row, attrs, 0, a, a_kind, 0 if b == none else b, b_kind, 0 if value == none else value, integer)
+        elif value == none:
+            function = attribute(row, load_int(shared + ON_FLOATS))
+            if function == 0:
+                return 0
+            t = _of_numbers(row, function, a, a_kind, b, b_kind) if function != none else GENERALLY
+            drop(function)
     if t == GENERALLY:
         t = none
+        keep(t)
+    return t
+
+
+def _record_choice(row, condition, a, b, value):
+    """See `fields.record_choice`."""
+    shared, t = shared_words(), GENERALLY
+    a_kind, b_kind = kind_of(a), kind_of(b)
+    if a_kind != 0 and b_kind != 0:
+        if not is_of(value, FLOAT):
+            t = of_arrays(row, load_int(shared + EMPTY), condition, a, a_kind, b, b_kind, value, 0)
+        elif words_of(a, a_kind, b, b_kind) != 0:
+            t = _short(_CHOICE, integer_of(row, load_int(shared + OPCODE)), a, a_kind, b, b_kind, as_double(value), as_int(condition))
+    if t == GENERALLY:
+        t = load_int(shared + NONE)
         keep(t)
     return t
 
@@ -490,6 +523,7 @@ _FUNCTIONS = {
     _constant: _TO_TWO, _live: "object(int64)", _record_element: "object(int64, object, int64, float64)",
     _update_add: _TO_TWO, _update_subtract: _TO_TWO, _update_multiply: _TO_TWO, _update_divide: _TO_TWO, _update_power: _TO_THREE,
     _array_ufunc: "object(object, int64, int64, int64)", _record_row: "object(object, object, object, object, object, int64)",
+    _record_choice: "object(object, object, object, object, object)",
 }  # fmt: skip
 #: Operators by the name of their row.
 _OPERATORS = {
@@ -503,8 +537,8 @@ _SLOTS |= {
     "update power": _update_power,
 }  # fmt: skip
 _COMPILED = compiled_together("numbers", _FUNCTIONS)
-place, constant, live_on, record_element, record_row = (
-    _COMPILED[function][0] for function in (_place, _constant, _live, _record_element, _record_row)
+place, constant, live_on, record_element, record_row, record_choice = (
+    _COMPILED[function][0] for function in (_place, _constant, _live, _record_element, _record_row, _record_choice)
 )
 
 _MEMBERS = [(name, OBJECT, offset, name == "_t") for name, offset in OBJECT_FIELDS.items()]

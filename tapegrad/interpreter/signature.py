@@ -105,9 +105,12 @@ class Signature:
     def _short(self, known):
         """What the short way keeps (`interpreter.numbers`): the operands, two bits for each, counted from one, and 3 for the result; -1 if it cannot be.
 
-        It is for operations on float64 arrays, and numbers.  `program.LOOKED_AT` is added unless it is known how results lie in memory.
+        It is for operations on float64 arrays, and numbers, and choices between such.  `program.LOOKED_AT` is added unless it is known how results
+        lie in memory.
         """
-        if self.row.constants or self.in_python or len(self.metas) > 2 or any(m.char != "d" for m in (self.out, *self.metas)):
+        choice = self.row.name == "where" and self.metas[0].char == "?"
+        operands = self.metas[choice:]
+        if self.row.constants and not choice or self.in_python or len(operands) > 2 or any(m.char != "d" for m in (self.out, *operands)):
             return -1
         return sum((k % 4 + (k >= 0)) << 2 * j for j, k in enumerate(self.saves)) + (0 if known else P.LOOKED_AT)
 

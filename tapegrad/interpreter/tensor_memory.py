@@ -69,17 +69,17 @@ FLOAT, INT, FLOAT64, ARRAY, NONE, NOT_IMPLEMENTED, ATTRIBUTE_ERROR, NOTE_CODE, S
 #: By the operands that are on the tape: both, the first, the second.
 THINGS += [(True, True), (True, False), (False, True), (True,)]
 BOTH, ONLY_FIRST, ONLY_SECOND, SINGLE = range(104, 136, 8)
-THINGS += [sys.intern("__call__"), "words", "trace", "signatures", "objects", "savers", "opcode", "short", "out", "charge", "value", "base"]
-CALL, WORDS_NAME, TRACE_NAME, SIGNATURES, OBJECTS, SAVERS, OPCODE, SHORT, OUT, CHARGE, ROW_VALUE, BASE = range(136, 232, 8)
+THINGS += [sys.intern("__call__"), "words", "trace", "signatures", "objects", "savers", "opcode", "short", "out", "charge", "value", "base", "on_floats"]
+CALL, WORDS_NAME, TRACE_NAME, SIGNATURES, OBJECTS, SAVERS, OPCODE, SHORT, OUT, CHARGE, ROW_VALUE, BASE, ON_FLOATS = range(136, 240, 8)
 THINGS += [STATE_KEY, "store", "co_filename", PACKAGE]
-THREAD, CURRENT, FILE_NAME, OURS = range(232, 264, 8)
-CLASS, PARAMETER, DESCRIBE, COPY, APART, UFUNC, OF_ONE, OF_TWO, FREE, FREE_COUNT = range(264, 344, 8)
+THREAD, CURRENT, FILE_NAME, OURS = range(240, 272, 8)
+CLASS, PARAMETER, DESCRIBE, COPY, APART, UFUNC, OF_ONE, OF_TWO, FREE, FREE_COUNT = range(272, 352, 8)
 #: What `numbers.share` is told of, but for operators: the words.
 TOLD = {"tensor": CLASS, "parameter": PARAMETER, "describe": DESCRIBE, "copy": COPY, "apart": APART, "ufunc": UFUNC, "of one": OF_ONE, "of two": OF_TWO}
-OPCODES, GENERAL, ROWS, UPDATES = range(344, 344 + 4 * 72, 72)
+OPCODES, GENERAL, ROWS, UPDATES = range(352, 352 + 4 * 72, 72)
 CHANGED = UPDATES + 40
 TOLD |= {"changed": CHANGED} | {f"update {name}": UPDATES + 8 * k for k, name in enumerate(("add", "subtract", "multiply", "divide", "power"))}
-SHARED = np.zeros((344 + 4 * 72) // 8, np.int64)
+SHARED = np.zeros((352 + 4 * 72) // 8, np.int64)
 SHARED[: len(THINGS)] = list(map(id, THINGS))
 define("tapegrad_numbers", SHARED.ctypes.data)
 #: How many tensors wait in the free list at most.

@@ -210,13 +210,12 @@ def _dtype_of(x):
 
 
 def _short_ways(arity):
-    """Of the ufuncs whose rows have a scalar instruction and a value on floats: the row, and that function."""
+    """Of the ufuncs whose rows have a value on floats: the row, and that function."""
     return {
-        ufunc: (row, row.scalar)
+        ufunc: (row, row.on_floats)
         for ufunc, row in BY_FUNCTION.items()
-        if isinstance(ufunc, np.ufunc) and row.scalar_instruction and row.scalar is not None and row.arity == arity
-        and not (row.constants or row.calls_scipy) and ufunc not in DIRECT
-    }  # fmt: skip
+        if isinstance(ufunc, np.ufunc) and row.on_floats is not None and row.arity == arity and ufunc not in DIRECT
+    }
 
 
 #: By the ufunc its row, and a function of floats; squares have an instruction of their own, which is the affair of the short way.

@@ -79,6 +79,8 @@ def _insert(arr, obj, values, axis=None):
 def _where(condition, *branches):
     if not branches:
         return FUNCTIONS[np.nonzero](condition)
+    if (short := F.chosen(condition, *branches)) is not None:
+        return short
     if not any_tracked(branches) and not is_whole((condition,)):
         return untracked(np.where, condition, *branches)
     if is_whole((condition, branches)):

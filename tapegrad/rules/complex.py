@@ -1,5 +1,7 @@
 """Complex numbers in real arrays, whose last axis holds both parts: discrete Fourier transforms, determinants, eigenvectors, erf.
 
+Those of elementary functions whose formulas choose between cases, element by element, are two rows, of the real and of the imaginary part.
+
 `fourier` is linear, and its adjoint is the transform the other way: the same row.  An adjoint is ``dL/dRe + i dL/dIm``; for eigenvectors
 see C. Boeddeker et al., "On the computation of complex-valued gradients with application to statistically optimum beamforming" (2017).
 """
@@ -12,8 +14,10 @@ from ..common.errors import require
 from ..common.uninterrupted import imported
 from . import lang as L
 from . import shapes as S
+from .elementwise import over_square
+from .lang import select
 from .shapes import of_one, side_by_side, taken_apart
-from .table import structural
+from .table import elementwise, structural
 
 
 def as_complex(x):
@@ -264,4 +268,115 @@ structural(
     lambda g, x, z, kind="erf": (Pair.of(g).times(_erf_slope(x, kind).conj()).packed(x),),
     jvp=of_one(lambda t, x, z, kind="erf": Pair.of(t).times(_erf_slope(x, kind)).packed(z)), node="Erf",
     doc="error function of complex numbers, and its complement (`kind`)", shape=lambda x, kind="erf": (x.shape, S.floating(x)), effect="dense",
+)
+
+
+# ---- parts of functions that choose between cases ---------------------------------------------------
+
+
+def _of_parts(name, value, expr, by_real, by_imag, scalar, doc):
+    elementwise(f"complex_{name}", value, expr, (by_real, by_imag), scalar=scalar, node=f"Complex{name.title().replace('_', '')}", doc=doc)
+
+
+def _wide(x, y):
+    return L.abs(x) >= L.abs(y)
+
+
+def _scaled_value(x, y, imag):
+    wide = np.abs(x) >= np.abs(y)
+    return np.where(wide, y / np.where(wide, x, 1.0), 1.0) if imag else np.where(wide, 1.0, x / np.where(wide, 1.0, y))
+
+
+# R. Smith, "Algorithm 116: Complex division", 1962: nothing is squared.
+_of_parts(
+    "scaled_real", lambda x, y: _scaled_value(x, y, False), lambda x, y: select(_wide(x, y), 1.0, x / y),
+    lambda x, y, z: select(_wide(x, y), 0.0, 1.0 / y), lambda x, y, z: select(_wide(x, y), 0.0, -(z / y)),
+    lambda x, y: 1.0 if abs(x) >= abs(y) else x / y, "real part of a complex number over its larger part",
+)
+_of_parts(
+    "scaled_imag", lambda x, y: _scaled_value(x, y, True), lambda x, y: select(_wide(x, y), y / x, 1.0),
+    lambda x, y, z: select(_wide(x, y), -(z / x), 0.0), lambda x, y, z: select(_wide(x, y), 1.0 / x, 0.0),
+    lambda x, y: y / x if abs(x) >= abs(y) else 1.0, "imaginary part of a complex number over its larger part",
+)
+
+
+def _root_value(x, y):
+    # W. Kahan, "Branch cuts for complex elementary functions", 1987: without cancellation.
+    larger = np.sqrt((np.hypot(x, y) + np.abs(x)) * 0.5)
+    other = y / (2.0 * np.where(larger == 0.0, 1.0, larger))
+    return np.where(x >= 0.0, larger, np.abs(other)), np.where(x >= 0.0, other, np.copysign(larger, y))
+
+
+def _root_on_floats(x, y):
+    larger = math.sqrt((abs(complex(x, y)) + abs(x)) * 0.5)
+    return larger, y / (2.0 * (larger or 1.0))
+
+
+def _root(x, y):
+    larger = L.sqrt((L.hypot(x, y) + L.abs(x)) * 0.5)
+    return larger, y / (2.0 * select(L.eq(larger, 0.0), 1.0, larger))
+
+
+def _root_real(x, y):
+    larger, other = _root(x, y)
+    return select(x >= 0.0, larger, L.abs(other))
+
+
+def _root_imag(x, y):
+    larger, other = _root(x, y)
+    return select(x >= 0.0, other, L.copysign(larger, y))
+
+
+def _root_slope(part, x, y, pole):
+    # 1 / (2 w) is conj(w) / (2 |w|**2), and |w|**2 is |z|.
+    size = L.hypot(x, y)
+    return select(L.eq(size, 0.0), pole, 0.5 * part / size)
+
+
+def _root_real_on_floats(x, y):
+    larger, other = _root_on_floats(x, y)
+    return larger if x >= 0.0 else abs(other)
+
+
+def _root_imag_on_floats(x, y):
+    larger, other = _root_on_floats(x, y)
+    return other if x >= 0.0 else math.copysign(larger, y)
+
+
+_of_parts(
+    "sqrt_real", lambda x, y: _root_value(x, y)[0], _root_real, lambda x, y, z: _root_slope(z, x, y, math.inf),
+    lambda x, y, z: _root_slope(_root_imag(x, y), x, y, 0.0), _root_real_on_floats, "real part of the square root of a complex number",
+)
+_of_parts(
+    "sqrt_imag", lambda x, y: _root_value(x, y)[1], _root_imag, lambda x, y, z: -_root_slope(z, x, y, 0.0),
+    lambda x, y, z: _root_slope(_root_real(x, y), x, y, math.inf), _root_imag_on_floats, "imaginary part of the square root of a complex number",
+)
+
+
+def _size_value(less, x, y):
+    # Near 1 of what is added to that; W. Kahan, see above.
+    near = np.logical_and(np.abs(less) < 0.5, np.abs(y) < 0.5)
+    u, v = np.where(near, less, 0.0), np.where(near, y, 0.0)
+    return 0.5 * np.log1p(u * (2.0 + u) + v * v) + np.log(np.hypot(np.where(near, 1.0, x), np.where(near, 0.0, y)))
+
+
+def _size_on_floats(less, x, y):
+    return 0.5 * math.log1p(less * (2.0 + less) + y * y) if abs(less) < 0.5 and abs(y) < 0.5 else math.log(abs(complex(x, y)))
+
+
+def _size(less, x, y):
+    near = (L.abs(less) < 0.5) & (L.abs(y) < 0.5)
+    u, v = select(near, less, 0.0), select(near, y, 0.0)
+    return select(near, 0.5 * L.log1p(u * (2.0 + u) + v * v), L.log(L.hypot(select(near, 1.0, x), select(near, 0.0, y))))
+
+
+_of_parts(
+    "log_size", lambda x, y: _size_value(x - 1.0, x, y), lambda x, y: _size(x - 1.0, x, y),
+    lambda x, y, z: over_square(x, x, y), lambda x, y, z: over_square(y, x, y),
+    lambda x, y: _size_on_floats(x - 1.0, x, y), "logarithm of the absolute value of a complex number, accurate near 1",
+)
+_of_parts(
+    "log1p_size", lambda x, y: _size_value(x, 1.0 + x, y), lambda x, y: _size(x, 1.0 + x, y),
+    lambda x, y, z: over_square(1.0 + x, 1.0 + x, y), lambda x, y, z: over_square(y, 1.0 + x, y),
+    lambda x, y: _size_on_floats(x, 1.0 + x, y), "logarithm of the absolute value of 1 + z, accurate near z = 0",
 )

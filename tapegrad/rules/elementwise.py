@@ -132,14 +132,15 @@ of_numpy("arccos", "inverse cosine", "0.5 -> 1.0471..., -1.1547...", lambda x, z
 of_numpy("arctan", "inverse tangent", "0.5 -> 0.4636..., 0.8", lambda x, z: 1.0 / (1.0 + x * x))
 
 
-def _over_square(a, x, y):
+def over_square(a, x, y):
+    """``a / (x**2 + y**2)``; nothing is squared."""
     radius = L.hypot(x, y)
     return a / radius / radius
 
 
 of_numpy(
     "arctan2", "angle of the point (x, y), called as arctan2(y, x)", "3.0, 4.0 -> 0.6435..., (0.16, -0.12)",
-    lambda y, x, z: _over_square(x, x, y), lambda y, x, z: -_over_square(y, x, y),
+    lambda y, x, z: over_square(x, x, y), lambda y, x, z: -over_square(y, x, y),
 )
 of_numpy(
     "hypot", "sqrt(x**2 + y**2); derivative 0 at the origin", "3.0, 4.0 -> 5.0, (0.6, 0.8)", lambda x, y, z: select(L.eq(z, 0.0), 0.0, x / z),

@@ -124,6 +124,8 @@ class Row:
         Whether the row is element-wise: it has partial derivatives.
     scalar_instruction : bool
         Whether it has one: element-wise rows of one or two operands, and `where`, whose condition is the inline constant.
+    on_floats : callable, optional
+        `scalar`, where a number is recorded with that value and nothing else is to be looked at.
     """
 
     name: str
@@ -153,10 +155,12 @@ class Row:
     opcode: int = field(default=0, init=False)
     elementwise: bool = field(init=False)
     scalar_instruction: bool = field(init=False)
+    on_floats: Callable | None = field(init=False)
 
     def __post_init__(self):
         self.elementwise = bool(self.partials)
         self.scalar_instruction = self.elementwise and (self.arity <= 2 or self.name == "where")
+        self.on_floats = self.scalar if self.scalar_instruction and not (self.constants or self.calls_scipy) else None
 
     @property
     def steps(self):

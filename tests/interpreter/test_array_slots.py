@@ -43,6 +43,8 @@ FUNCTIONS = [
     np.arctan2, operator.matmul, np.matmul, lambda a, b: np.linalg.norm(a * b), lambda a, b: np.concatenate([a, b]), lambda a, b: a.item(0) * b[-1],
     operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ipow,
     lambda a, b: put(a, 0, b), lambda a, b: put(a, (-1, 1), b), lambda a, b: put(a, slice(1, None), b), lambda a, b: put(a, ..., b),
+    lambda a, b: np.where(LINE > 0.5, a, b), lambda a, b: np.where(a > 1.0, a, b), lambda a, b: tg.where([[True], [False]], b, a),
+    lambda a, b: np.where(np.True_, a, b), lambda a, b: np.where(LINE.reshape(2, 3) - 0.5, a, b),
 ]  # fmt: skip
 OF_ONE = [
     lambda a: abs(-a), np.exp, np.sin, np.sum, lambda a: np.mean(a, axis=0), lambda a: a[1:], lambda a: a[..., ::-2].T, tg.logsumexp,
@@ -125,12 +127,13 @@ def test_operators_take_the_short_way():
 
 @native
 def test_rows_with_attributes_take_the_short_way():
-    x, m, buffer = leaf(LINE) * 1.0, leaf(np.eye(3) + 0.1) * 1.0, tg.zeros(6) * leaf(1.0)
+    x, m, buffer, c = leaf(LINE) * 1.0, leaf(np.eye(3) + 0.1) * 1.0, tg.zeros(6) * leaf(1.0), LINE - 0.1
     for k, operation in enumerate((
         lambda: np.sum(x), lambda: np.mean(m, axis=1), lambda: x.max(), lambda: np.prod(m, axis=0, keepdims=True), lambda: np.var(x), lambda: np.linalg.norm(x),
         lambda: tg.logsumexp(m, 0), lambda: m.T, lambda: m.reshape(-1), lambda: x[1:-1], lambda: m[:, 1], lambda: buffer.__setitem__(slice(2, 4), x[:2]),
         lambda: np.concatenate([x, m[0]]), lambda: np.stack([x, x]), lambda: np.cumsum(x), lambda: np.linalg.solve(m, x[:3]), lambda: np.linalg.det(m),
         lambda: np.broadcast_to(x, (2, 6)), lambda: tg.relu(x), lambda: np.diag(x), lambda: m.T * 2.0,
+        lambda: np.where(x > 0.5, x, c), lambda: np.where(m > 0.5, m[0], 0.0), lambda: np.where(x[0] > 0.5, x[1], 0.0), lambda: tg.where(c > 0.5, 1.0, x),
     )):  # fmt: skip
         operation()
         # (Where the result were not as described, it would be computed twice, and written.)

@@ -19,6 +19,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.array import record
+from tapegrad.array.record import apply
 from tapegrad.interpreter.fields import Fields, numbers, place
 from tapegrad.tape.layout import FIRST_ARRAY
 from tapegrad.tape.store import WORDS, TapeStore, thread_state
@@ -156,7 +157,11 @@ def test_both_ways_give_and_write_the_same(operation, kind, reflected):
             assert outcome(lambda pair=pair: operation(*pair)) == generally(lambda pair=pair: operation(*pair)), (own, other)
 
 
-@pytest.mark.parametrize("function", [operator.neg, abs, np.sin, np.exp, np.log, np.sqrt, np.tanh, lambda t: np.hypot(t, 2.0), lambda t: np.power(2, t)])
+@pytest.mark.parametrize("function", [operator.neg, abs, np.sin, np.exp, np.log, np.sqrt, np.tanh, lambda t: np.hypot(t, 2.0), lambda t: np.power(2, t),
+    tg.sigmoid, tg.relu, lambda t: tg.power(t, 0.5), lambda t: tg.copysign(t, -1.0), lambda t: apply("complex_log_size", (t, 0.5)),
+    lambda t: np.where(t > 0.0, t, 2.0), lambda t: np.where(True, 0.5, t), lambda t: tg.where(False, t, 1.5),
+    lambda t: apply("complex_sqrt_imag", (-2.0, t)), lambda t: apply("complex_scaled_real", (t, t)),
+])  # fmt: skip
 def test_both_ways_of_functions(function):
     for own in (0.0, -0.0, 2.0, -3.0, 1e300, np.inf, np.nan):
         x = leaf(own) * 1.0
@@ -210,6 +215,13 @@ def test_leaves_alone_take_the_short_way():
         assert calls_of(record.apply, operation) == 0
     # A number that is met for the first time does not.
     assert calls_of(record.apply, lambda: new * 2.0) == 1 and calls_of(record.apply, lambda: new * 2.0) == 0
+
+
+@native
+def test_rows_that_are_no_ufuncs_take_the_short_way():
+    x, z = leaf(0.5) * 1.0, tg.tensor(3.0 + 4.0j, requires_grad=True) * 1.0
+    for operation in (lambda: tg.sigmoid(x), lambda: tg.relu(x), lambda: tg.power(x, 0.5), lambda: np.sqrt(z), lambda: np.log(z), lambda: z / (z + 1.0)):
+        assert calls_of(record.choose_store, operation) == 0
 
 
 @pytest.mark.parametrize("short", ["short", "general"])

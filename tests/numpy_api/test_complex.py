@@ -166,6 +166,23 @@ def test_division_and_hyperbolic_tangent_far_out():
     assert np.isfinite(tg.grad(lambda z: np.sum(np.real(1.0 / z)))(np.array([1e150 + 1j]))).all()
 
 
+def test_powers_at_zero_and_whole_ones_are_numpys():
+    z = np.array([0j, 1.0 + 2j, -3.0 + 0j])
+    for exponent in (0, 0.0, 0.5, 2.0, -1.0, 3.7, 1.0 + 1j, 1j, 0j, np.array([0.0, 0.5, 2.5]), np.array([0j, 1j, 2.0]), np.nan):
+        with np.errstate(all="ignore"):
+            np.testing.assert_allclose(tg.jit(lambda z, exponent=exponent: z**exponent)(z), z**exponent, rtol=1e-14, atol=1e-14)
+    assert tg.grad(lambda z: np.sum((z**2.0).imag))(z)[2] == -6j and (tg.tensor(z[2]) ** 2.0).imag.item() == 0.0
+    assert np.isnan((tg.tensor(0j) ** -1.5).imag.item()) and tg.grad(lambda z: (z**1.5).real)(0j) == 0.0
+
+
+def test_formulas_choose_in_one_instruction():
+    with tg.Tape() as tape:
+        z = tg.tensor(1.0 + 2j, requires_grad=True)
+        for f in (np.sqrt, np.log, np.log1p, lambda z: z / (1.0 - z), lambda z: z**1.5):
+            f(z)
+    assert "where" not in str(tape).lower() and len(tape) < 50
+
+
 def test_containers_carries_and_files(tmp_path):
     loss = loss_of(lambda z, t: (z * t["a"] + t["b"], np.exp(z)))
     arguments = Z, {"a": 2.0 - 1.0j, "b": T}

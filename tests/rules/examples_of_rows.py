@@ -57,6 +57,7 @@ DOMAINS = {
     "where": (None, ANY, ANY),
     **dict.fromkeys("is_less is_less_equal is_equal if_true if_false".split(), (ANY, ANY)),
     "is_nan": (ANY,),
+    **dict.fromkeys([f"complex_{part}" for part in "scaled_real scaled_imag sqrt_real sqrt_imag log_size log1p_size".split()], (ANY, ANY)),
     "clip": (ANY, (-1.0, -0.5), (0.5, 1.0)),
     **dict.fromkeys("polygamma gammainc_da".split(), (None, POSITIVE)),
     **dict.fromkeys("betainc_da betainc_db".split(), (None, None, (0.1, 0.9))),

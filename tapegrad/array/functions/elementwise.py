@@ -10,9 +10,11 @@ import numpy as np
 from ...common.errors import DtypeError
 from ...common.host_functions import host_function
 from ...common.registry import registry
+from ...interpreter.fields import record_choice
 from ...rules import BY_NAME
 from ..differentiable import Differentiable
 from ..record import apply, record_aux, record_nondiff
+from ..traces import trace_of
 from ..typing import DTypeLike, TensorLike
 from .arguments import lift, named
 
@@ -87,7 +89,7 @@ ELEMENTWISE = {
         *_ALIASES,
         *(row.name for row in BY_NAME.values() if row.elementwise and row.arity <= 2 and row.name != "power2"),
     ]
-    if name not in ("power", "polygamma", "clone")
+    if name not in ("power", "polygamma", "clone") and not name.startswith("complex_")
 }
 globals().update(ELEMENTWISE)
 #: Name of a row -> these functions of it.
@@ -174,7 +176,27 @@ def where(condition: TensorLike, x: TensorLike, y: TensorLike) -> Tensor:
     if getattr(condition, "_t", None) is None and getattr(condition, "ndim", 1) == 0 and all(getattr(b, "_v", b).__class__ is float for b in (x, y)):
         # A choice between numbers has a record of its own.
         condition = bool(condition)
-    return apply("where", (condition, x, y))
+    short = chosen(condition, x, y)
+    return apply("where", (condition, x, y)) if short is None else short
+
+
+def chosen(condition, x, y):
+    """`where` by the native short way; None where it has to be the general one."""
+    if condition.__class__ is registry.Tensor and condition._t is None:
+        condition = condition._v
+    values = [b._v if b.__class__ is registry.Tensor else b for b in (x, y)]
+    arrays = [v for v in values if v.__class__ is np.ndarray and v.dtype.char == "d"]
+    if sum([v.__class__ is float for v in values]) + len(arrays) < 2:
+        return None
+    truth = condition.__class__ is bool or condition.__class__ in (np.ndarray, np.bool) and condition.dtype.char == "?"
+    if truth and condition.__class__ is np.ndarray and condition.ndim:
+        return record_choice(_WHERE, condition, x, y, np.where(condition, *values))
+    if arrays or not truth or trace_of((x, y)) is not None:
+        return None
+    return record_choice(_WHERE, bool(condition), x, y, values[not condition])
+
+
+_WHERE = BY_NAME["where"]
 
 
 def clip(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = None) -> Tensor:
