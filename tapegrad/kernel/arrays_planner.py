@@ -39,7 +39,7 @@ from ..program.values import ELEMENTARY
 from ..rules import lang as L
 from ..rules.lang import nodes
 from ..rules.loops import DRIVEN
-from ..rules.transposed import distinct
+from ..rules.shaping import distinct
 from ..tape.meta import c_strides
 from . import ir
 from .arrays_hosts import MatrixProducts

@@ -4,6 +4,10 @@ Adjoints are C-contiguous arrays of their slot's shape, so every view is an
 affine map on the flat, C-ordered positions of its operand: `shape`, `strides`
 (in elements) and `offset` say which.  Anything irregular is a gather at flat
 positions, whose transpose is a scatter-add.
+
+Transposed movements, and additions into part of an array (how an adjoint grows by that of one element or window), are what the
+rules of other rows are made of; a user never calls them.  They are rows so that a derivative can be differentiated again.
+As rows they give a new array; a replay that needs the old one no more adds in place.
 """
 
 import math
@@ -14,7 +18,6 @@ from ..common.errors import require
 from . import shapes as S
 from .shapes import of_one
 from .table import structural
-from .transposed import look
 
 
 def logical_view(x, shape=(), strides=(), offset=0):
@@ -244,4 +247,131 @@ structural(
     "astype", 1, lambda x, dtype="d": np.asarray(x).astype(dtype), lambda g, x, z, dtype="d": (g * 1.0,),
     jvp=of_one(lambda t, x, z, dtype="d": t * 1.0), linear=True, node="ToCopy",
     doc="conversion between float32 and float64", shape=_astype_shape, effect="elementwise",
+)
+
+
+# ---- transposed, and added into a part --------------------------------------------------------
+
+
+def distinct(shape, strides):
+    """Whether no element is met twice by a window (sufficient, not necessary)."""
+    reach = 0
+    for step, extent in sorted((abs(s), n) for s, n in zip(strides, shape) if n > 1):
+        if step <= reach:
+            return False
+        reach += step * (extent - 1)
+    return True
+
+
+def look(array, shape, strides, offset):
+    """The window of a C-contiguous array, for reading and writing."""
+    return np.ndarray(shape, array.dtype, array, offset * array.itemsize, [s * array.itemsize for s in strides])
+
+
+def place_value(x, shape=(), strides=(), offset=0):
+    """Zeros of `shape` with `x` added into the window of these strides and offset (in elements)."""
+    x = np.asarray(x)
+    result = np.zeros(shape, x.dtype)
+    if not x.size:
+        return result
+    if distinct(x.shape, strides):
+        look(result, x.shape, strides, offset)[...] = x
+        return result
+    return scatter_value(x, window_positions(x.shape, strides) + offset, shape)
+
+
+def window_positions(shape, strides):
+    """Flat positions of the elements of a window, in its order, counted from its first element."""
+    positions = np.zeros((), np.int64)
+    for extent, step in zip(shape, strides):
+        positions = positions[..., None] + np.arange(extent) * step
+    return positions.reshape(-1)
+
+
+def _placed_shape(x, shape=(), strides=(), offset=0):
+    S.inside(math.prod(shape), x.shape, strides, offset)
+    return tuple(shape), x.char
+
+
+structural(
+    "place", 1, place_value,
+    lambda g, x, z, shape=(), strides=(), offset=0: (g.strided(x.shape, strides, offset),),
+    jvp=of_one(lambda t, x, z, shape=(), strides=(), offset=0: t.placed(shape, strides, offset)),
+    linear=True, node="Place", doc="zeros with x added into a strided window", dynamic="offset",
+    shape=_placed_shape, effect="move", adds=True,
+)
+
+
+def scatter_value(x, index, shape=()):
+    """Zeros of `shape` with the elements of `x` added at flat positions `index`."""
+    x = np.asarray(x)
+    count = int(np.prod(shape, dtype=np.int64))
+    return np.bincount(np.ravel(index), x.reshape(-1), count).astype(x.dtype).reshape(shape)
+
+
+def _scattered_shape(x, index, shape=()):
+    S.taken(index, x.shape)
+    require(min(shape, default=0) >= 0, f"the shape {shape}")
+    return tuple(shape), x.char
+
+
+structural(
+    "scatter", 1, scatter_value, lambda g, x, index, z, shape=(): (g.gather(index, x.shape),),
+    jvp=of_one(lambda t, x, index, z, shape=(): t.scattered(index, shape)),
+    linear=True, node="IndexAdd", doc="zeros with x added at given flat positions", constants=(1,),
+    shape=_scattered_shape, effect="move", adds=True,
+)
+
+
+def add_window_value(x, v, shape=(), strides=(), offset=0):
+    """A copy of `x` with `v` added into the window of these strides and offset (in elements)."""
+    result = np.array(x, order="C")
+    if 0 in shape:
+        return result
+    if distinct(shape, strides):
+        look(result, shape, strides, offset)[...] += v
+        return result
+    return add_at_value(result, np.broadcast_to(v, shape), window_positions(shape, strides) + offset)
+
+
+def add_at_value(x, v, index):
+    """A copy of `x` with the elements of `v` added at flat positions `index`."""
+    result = np.array(x, order="C")
+    np.add.at(result.reshape(-1), np.ravel(index), np.ravel(v))
+    return result
+
+
+def _add_window_jvp(tangents, x, v, z, shape=(), strides=(), offset=0):
+    to_x, to_v = tangents
+    if to_v is None:
+        return to_x
+    to_v = to_v.broadcast_to(shape)
+    return to_v.placed(x.shape, strides, offset) if to_x is None else to_x.add_window(to_v, strides, offset)
+
+
+structural(
+    "add_window", 2, add_window_value,
+    lambda g, x, v, z, shape=(), strides=(), offset=0: (g, g.strided(shape, strides, offset)),
+    jvp=_add_window_jvp, linear=True, node="AddWindow", doc="x with v added into a strided window", dynamic="offset",
+    shape=assigned_shape, effect="write", adds=True,
+)
+
+
+def _at_shape(x, v, index):
+    S.taken(index, v.shape)
+    return x.shape, x.char
+
+
+def _add_at_jvp(tangents, x, v, index, z):
+    to_x, to_v = tangents
+    if to_v is None:
+        return to_x
+    return to_v.scattered(index, x.shape) if to_x is None else to_x.add_at(to_v, index)
+
+
+structural(
+    "add_at", 2, add_at_value,
+    lambda g, x, v, index, z: (g, g.gather(index, v.shape)),
+    jvp=_add_at_jvp, linear=True, node="AddAt", constants=(2,), doc="x with the elements of v added at given flat positions",
+    shape=_at_shape, effect="write", adds=True,
 )

@@ -304,9 +304,9 @@ def elementwise(name, value, expr, partials, *, node, doc, **attributes):
     return register(row)
 
 
-def structural(name, arity, value, vjp, *, node, doc, shape, effect, **attributes):
+def structural(name, arity, value, vjp, *, node, doc, shape, **attributes):
     """Register a structural row, with further attributes of `Row`."""
-    return register(Row(name, arity, node, value, doc, vjp=vjp, shape=shape, effect=effect, **attributes))
+    return register(Row(name, arity, node, value, doc, vjp=vjp, shape=shape, **attributes))
 
 
 def lasts(row, attrs):
