@@ -44,7 +44,7 @@ when a tape gets a kernel, and which one
     `reasons`      why a tape has none, and what one would cost.
 
 a derivative as a tape
-    `adjoint`      values and gradients; `tangents`, values and tangents, or a Jacobian across a cut.
+    `adjoint`      values and gradients; values and tangents; or a Jacobian across a cut.
     `templates`    the derivative of one scalar instruction; `expand`, compiled code that writes it for each.
     `behind`       the adjoint of a tape of define-by-run, written on it, for a derivative inside of another; `scalars`, its compiled walks.
     `terms`        symbolic values on which the rules of array instructions write theirs.
@@ -59,12 +59,11 @@ loops
 the loop program
     `ir`           what it consists of; `listing`, its text.
     `build`        one from `references`, and where values live that other iterations read.
-    `arrays`       array instructions as statements; `arrays_planner` traces their rules into loops, with
-                   `arrays_views`, and `arrays_hosts`, what NumPy computes.
+    `arrays`       array instructions as statements; `arrays_planner` traces their rules into loops, `arrays_hosts`, what NumPy computes.
     `passes`       changes that make it faster.
 
 machine code
-    `cut`          pieces of bounded size; `spreading`, which loops several threads share; `plan`, where everything lies.
+    `cut`          pieces of bounded size, and where everything lies; `spreading`, which loops several threads share.
     `emit`         the LLVM module, with the entry from nopython code and the iterations of a loop; `emit_piece`.
     `kernel`       the compiled code, its life, and how it is called (`program.executable`).
 """

@@ -39,7 +39,7 @@ from ..tape.meta import Meta
 from . import ir
 from .arrays_hosts import expression_of
 from .arrays_planner import LoopPlanner
-from .arrays_views import ArrayRef, here, whole, without_table
+from .ir import ArrayRef, here, whole, without_table
 from .reasons import NotLowered
 from .recomputed import recomputed
 

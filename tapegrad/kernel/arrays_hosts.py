@@ -23,7 +23,7 @@ from ..program.stream import HostStep
 from ..rules import BY_FUNCTION
 from ..rules import lang as L
 from . import ir
-from .arrays_views import moved
+from .ir import moved
 from .reasons import NotLowered
 
 #: By the names of ufuncs: what is the same for all dtypes, for truth values, for floats.

@@ -43,7 +43,7 @@ from ..rules.shaping import distinct
 from ..tape.meta import c_strides
 from . import ir
 from .arrays_hosts import MatrixProducts
-from .arrays_views import ArrayRef, added, here, moved, whole, window
+from .ir import ArrayRef, added, here, moved, whole, window
 from .reasons import NotLowered
 
 

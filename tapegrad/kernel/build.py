@@ -36,8 +36,8 @@ from ..tape.meta import SCALAR, meta_of
 from . import ir
 from .arrays import Arrays, as_seen
 from .arrays_hosts import expression_of
-from .arrays_views import ArrayRef, whole, without_table
 from .columns import ARGUMENT, ARRAY, ENTRIES, distinct, joined
+from .ir import ArrayRef, whole, without_table
 from .nest import LoopNode
 from .reasons import NotLowered
 from .references import Carried, Direct, Gathered, Number, Outside, Phi, References, Spilled

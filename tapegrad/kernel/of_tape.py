@@ -17,7 +17,7 @@ from ..program.executable import described
 from ..rules import lang as L
 from ..tape.meta import SCALAR
 from . import ir, roll
-from .adjoint import adjoint
+from .adjoint import adjoint, product, tangents
 from .build import build
 from .columns import columns
 from .cut import buffers
@@ -27,7 +27,6 @@ from .listing import Listing
 from .passes import run_passes
 from .passes.halving import halve, order
 from .reasons import NotLowered, TooDear, compilation
-from .tangents import product, tangents
 
 #: Operations that are no computation; those that a rounding more or less changes.
 _GIVEN, _ROUNDED = ("arg", "const"), ("add", "sub", "mul", "neg")

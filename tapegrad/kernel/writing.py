@@ -3,7 +3,7 @@
 Slots of the forward tape keep their numbers; what is made comes after them, in records (`kernel.expand`) and entries.
 Nothing is computed: an entry has a description of its result, no value.
 
-`close`, the last step of `kernel.adjoint` and `kernel.tangents`, tidies up: what a `Writer` holds is shared, folded, without dead
+`close`, the last step of `kernel.adjoint`, tidies up: what a `Writer` holds is shared, folded, without dead
 entries, and numbered anew.  The instructions of the forward tape all stay, for its outputs and guards need them; where its outputs
 are not asked for (`Writer.again`), those that the guards need.  Of what was written behind them ``1.0 * a`` is `a`, ``2.0 * 3.0`` is
 the constant 6.0, and the same operation on the same operands is made once.

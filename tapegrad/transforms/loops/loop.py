@@ -127,7 +127,7 @@ class LoopPath:
         return self._laid_out(self._tangent, tuple(widths.items()))
 
     def _tangent(self, widths):
-        from ...kernel.tangents import tangents
+        from ...kernel.adjoint import tangents
 
         whole, widths = tangents(self.tape, 1, True), dict(widths)
         inputs, outputs = ([self._twice(place, widths, which) for which in (0, 1) for place in places] for places in (self.inputs, self.outputs))
