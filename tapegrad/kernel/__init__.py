@@ -36,11 +36,12 @@ the last one)::
                for i in range(100):
                    y1[i] = t1[i]
 
-Where to read what, in the order of that way (begin with `of_tape`, where all steps meet, and `ir`):
+Where to read what, in the order of that way (begin with `kernel`, where all steps meet, and `ir`):
 
 when a tape gets a kernel, and which one
     `kernels`      when a tape that is replayed becomes machine code.
-    `of_tape`      the kernel of a tape; `lower`, from a tape to its loop program.
+    `kernel`       the kernel of a tape; `lower`, from a tape to its loop program; the compiled code, its life, and how it is called
+                   (`program.executable`).
     `reasons`      why a tape has none, and what one would cost.
 
 a derivative as a tape
@@ -65,5 +66,4 @@ the loop program
 machine code
     `cut`          pieces of bounded size, and where everything lies; `spreading`, which loops several threads share.
     `emit`         the LLVM module, with the entry from nopython code and the iterations of a loop; `emit_piece`.
-    `kernel`       the compiled code, its life, and how it is called (`program.executable`).
 """

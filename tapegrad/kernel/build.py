@@ -55,7 +55,7 @@ def build(columns, structure, views=False):
     columns : Columns
     structure : roll.structure.RolledStructure
     views : bool
-        As of `of_tape.lower`.
+        As of `kernel.lower`.
 
     Returns
     -------

@@ -5,7 +5,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.kernel.adjoint import adjoint, tangents
-from tapegrad.kernel.of_tape import lower
+from tapegrad.kernel.kernel import lower
 from tapegrad.transforms.functional import value_and_grad
 from tests.kernel.lowered import agrees, interpreted, replayed, tape_of
 

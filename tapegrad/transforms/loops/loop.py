@@ -112,7 +112,7 @@ class LoopPath:
         if generation:
             with uninterrupted:
                 from ...kernel.emit import CompileOptions, IterationLayout
-                from ...kernel.of_tape import TapeKernel
+                from ...kernel.kernel import TapeKernel
             iterations = IterationLayout(*self._places(), self.sums)
             with faults_are_reasons():
                 return TapeKernel(replace(self.tape, of_iteration=True), False, CompileOptions(iterations=iterations))

@@ -2,7 +2,7 @@
 
 These are walks of an `Evaluation`.  A `ReplayWalk` has what a workspace has replayed, and answers for adjoints of the results by sweeps
 back, for tangents of the arguments by running the tape of its tangents (`kernel.adjoint`).  A `KernelWalk` answers both by kernels
-(`kernel.of_tape`), several directions at a time.
+(`kernel.kernel`), several directions at a time.
 
 Results are put together from what a kernel wrote by one indexing.  A Jacobian, a diagonal, the entries of a sparse Hessian are bodies of an `Evaluation`,
 which ask it for directions and arrange what comes back.  How that is arranged does not depend on the numbers, so it is
