@@ -8,8 +8,7 @@ from expressions to LLVM
     `emit`              lowers an expression of the rules' language.
     `library`           what stands for its functions: intrinsics, libm, SciPy's special functions, some of our own
                         (`gamma`).
-    `of_rows`           one switch over all scalar rows, in one function a direction (`switches`), and strided loops over
-                        arrays (`loops_module`).
+    `of_rows`           one switch over all scalar rows, in one function a direction, and strided loops over arrays (`row_modules`).
     `ufuncs`            addresses of loops inside NumPy's and SciPy's; `lapack`, those of functions of stacks of matrices.
 
 from functions to machine code

@@ -60,9 +60,9 @@ class LoopPath:
 
     def __init__(self, tape, inputs, outputs, constants, stops):
         self.tape, self.inputs, self.outputs, self.constants, self.stops = tape, inputs, outputs, constants, stops
-        #: What is laid out of it: executables by generation, paths of tangents by widths, the path of adjoints (`known`).
+        #: What is laid out of it: executables by generation, paths of tangents by widths, the path of adjoints (`running.path_of`).
         self.layouts = {}
-        #: All that it computes, if that can be said (`known`).
+        #: All that it computes, if that can be said (`running.path_of`).
         self.key = None
 
     @classmethod
