@@ -46,7 +46,7 @@ when a tape gets a kernel, and which one
 
 a derivative as a tape
     `adjoint`      values and gradients; values and tangents; or a Jacobian across a cut.
-    `templates`    the derivative of one scalar instruction; `expand`, compiled code that writes it for each.
+    `templates`    the derivative of one scalar instruction, and compiled code that writes it for each.
     `behind`       the adjoint of a tape of define-by-run, written on it, for a derivative inside of another; `scalars`, its compiled walks.
     `terms`        symbolic values on which the rules of array instructions write theirs.
     `writing`      the tape that grows; `close` makes a `FinishedTape` of it.

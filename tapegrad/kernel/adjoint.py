@@ -3,8 +3,7 @@
 Of an adjoint the forward instructions stay as they are.  From the last to the first, each whose
 result has an adjoint gives instructions that add to the adjoints of its operands:
 
-* a run of scalar instructions by templates, in compiled code (`kernel.templates`,
-  `kernel.expand`): nothing here takes Python time for each of them;
+* a run of scalar instructions by templates, in compiled code (`kernel.templates`): nothing here takes Python time for each of them;
 * an entry by its row's rule, on symbolic values (`kernel.terms`).
 
 An adjoint that nothing contributes to is never made.  What is added to one element or
@@ -31,9 +30,8 @@ from ..program.ports import inputs_of, outputs_of
 from ..program.through import Rules, Uncallable
 from ..rules import BY_NAME
 from ..tape.meta import SCALAR, c_strides, laid_out
-from .expand import derive
 from .reasons import NotLowered
-from .templates import TemplatePlan
+from .templates import TemplatePlan, derive
 from .terms import Term
 from .writing import CONCATENATE, STACK, Writer, close, with_flat_stacks
 

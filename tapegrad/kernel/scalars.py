@@ -13,7 +13,7 @@ from ..codegen.memory import call4_int, double_at, int_at, load_byte, load_int32
 from ..interpreter.calls import SIZE
 from ..tape.layout import CONSTANT, FIRST_ARRAY, OFFSET_AT, SCALAR_LEAF
 from ..tape.store import WORDS as STORE_WORDS
-from .expand import OWN_LINES, operand
+from .templates import FIRST, operand
 
 #: The words of `write`.  (`STORE`: the address of the store's own words; `OFFSET`: where the gradient was asked for, or negative: what is
 #: written stands where the instruction does that it belongs to; `LAST`: the slot at which it ends.)
@@ -153,8 +153,8 @@ def _written(words):
             constant = 0
             if ref == 0 or operands > 1 and other == 0:
                 constant = _pooled(words, double_at(own, kind) if kind >= 0 else double_at(int_at(words, LITERALS), k))
-            left = operand(ref, a, b, i, w, v, constant) if ref < OWN_LINES else int_at(done, ref - OWN_LINES)
-            right = operand(other, a, b, i, w, v, constant) if other < OWN_LINES else int_at(done, other - OWN_LINES)
+            left = operand(ref, a, b, i, w, v, constant) if ref < FIRST else int_at(done, ref - FIRST)
+            right = operand(other, a, b, i, w, v, constant) if other < FIRST else int_at(done, other - FIRST)
             made = _made(words, int_at(line, 0), operands, left, right, arithmetic)
             if made == 0:
                 return CANNOT
@@ -163,7 +163,7 @@ def _written(words):
             share = int_at(words, SHARES) + 24 * k
             target = (i if step > 0 else a if int_at(share, 0) == 0 else b) - low
             ref, positive = int_at(share, 1), int_at(share, 2) > 0
-            value = operand(ref, 0, 0, 0, w, v, 0) if ref < OWN_LINES else int_at(done, ref - OWN_LINES)
+            value = operand(ref, 0, 0, 0, w, v, 0) if ref < FIRST else int_at(done, ref - FIRST)
             before = int_at(adjoints, target)
             if before == 0:
                 after = value if positive else _made(words, negative, 1, value, 0, arithmetic)

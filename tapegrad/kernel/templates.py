@@ -1,6 +1,6 @@
 """The adjoint, or the tangent, of one scalar instruction as a few scalar instructions, made from its row.
 
-Instructions share a *template* (see `kernel.expand`) if they share the row, which
+Instructions share a *template* if they share the row, which
 operands need an adjoint and which is the inline constant.  The partial derivatives of the
 row, traced once with symbolic operands and computed on `terms.Term`, say what the template is.  What depends on the inline
 constant alone is computed for all instructions at once, with NumPy; where a rule chooses by
@@ -12,6 +12,21 @@ outcome, and each part has a template of its own.  The adjoint of ``z = sin(x)``
     contributions    (0, 7, +)            is added to the adjoint of operand 0
 
 A choice that depends on values becomes the rows of `rules.elementwise`.
+
+A template is a few instructions over these operands::
+
+    0              none: the constant stands in
+    1, 2, 3        x, y, z: operands and result of the forward instruction
+    4              its adjoint; or the tangent of x
+    5              the tangent of y
+    6 + k          the template's k-th instruction
+
+and contributions ``(operand 0 or 1, value, sign)``, added in order.
+
+`derive` writes them.  Records are those of a tape (`tape.layout`), but that in the place of where each was recorded stands the forward slot it was
+made for: of its eight int32 numbers the first are opcode, two operands (0: the constant stands in), that slot; of its four doubles the last is the
+constant.  It walks a run of forward instructions from the start to the end for tangents, from the end to the start for
+adjoints; ``word[l, i]`` is the slot of tangent or adjoint l of slot i, 0 if there is none yet.
 """
 
 from functools import cache
@@ -19,6 +34,8 @@ from functools import cache
 import numpy as np
 
 from ..array.recorded import value_function
+from ..codegen.array_functions import compiled_on_arrays
+from ..codegen.compile import inlined
 from ..common.errors import InternalError
 from ..rules import by_opcode
 from ..rules import lang as L
@@ -188,7 +205,7 @@ def evaluate(expr, constants):
 
 
 class TemplateColumns:
-    """Templates one after the other, as compiled walks read them (`kernel.expand.derive`, `kernel.scalars.down`); number 0 is none.
+    """Templates one after the other, as compiled walks read them (`derive`, `kernel.scalars.write`); number 0 is none.
 
     A line is (opcode, left, right, number among the template's expressions of the inline constant or -1 for a literal, arity).
 
@@ -287,3 +304,65 @@ class TemplatePlan:
             self._pool.append(np.stack(values, 1).astype(float).reshape(-1))
             self.pools[slots] = self._filled + len(own) * np.arange(len(slots))
             self._filled += len(own) * len(slots)
+
+
+# ---- compiled -----------------------------------------------------------------------------
+
+
+@inlined
+def operand(ref, a, b, i, w, v, constant):
+    """What an operand of a template stands for that is no instruction of its own: a constant, or one of 1 to 5."""
+    return a if ref == 1 else b if ref == 2 else i if ref == 3 else w if ref == 4 else v if ref == 5 else constant
+
+
+@compiled_on_arrays(
+    "int64(int64, int64, int64, int32[::1], float64[::1], int64, int64[:, ::1], int32[::1], int64[::1], float64[::1], "
+    "int64[::1], int64[:, ::1], float64[::1], int64[::1], int64[:, ::1], int64, int64, int64)"
+)
+def derive(
+    forward, low, high, records, numbers, count, word, template, pools, pool,
+    starts, instructions, literals, ends, contributions, add, subtract, negative,
+):  # fmt: skip
+    """Append the tangents, or the adjoints, of the instructions `low` to `high` to the records; returns the new `count`.
+
+    Rows of `instructions` are lines (`TemplateColumns`), with the literal constant beside them; rows of `contributions`
+    (operand, value, sign).  The expressions of its inline constant are in the pool from ``pools[i]`` on.
+    A contribution to the tangent of the result is made of the tangent of the operand it names.
+    """
+    for n in range(high - low + 1):
+        i = low + n if forward else high - n
+        t = template[i]
+        if t == 0:
+            continue
+        a, b = records[8 * i + 1], records[8 * i + 2]
+        for lane in range(len(word)):
+            w, v = (word[lane, a], word[lane, b]) if forward else (word[lane, i], 0)
+            if w == 0 and v == 0:
+                continue
+            base = count
+            for k in range(starts[t], starts[t + 1]):
+                ref, other, where = instructions[k, 1], instructions[k, 2], instructions[k, 3]
+                records[8 * count], records[8 * count + 3] = instructions[k, 0], i
+                records[8 * count + 1] = operand(ref, a, b, i, w, v, 0) if ref < FIRST else base + ref - FIRST
+                records[8 * count + 2] = operand(other, a, b, i, w, v, 0) if other < FIRST else base + other - FIRST
+                numbers[4 * count + 3] = pool[pools[i] + where] if where >= 0 else literals[k]
+                count += 1
+            for k in range(ends[t], ends[t + 1]):
+                left = contributions[k, 0] == 0
+                if forward and (w if left else v) == 0:
+                    # Made for nothing, and dropped with what is not needed.
+                    continue
+                target = i if forward else a if left else b
+                ref = contributions[k, 1]
+                value = operand(ref, 0, 0, 0, w, v, 0) if ref < FIRST else base + ref - FIRST
+                positive = contributions[k, 2] > 0
+                before = word[lane, target]
+                if before == 0 and positive:
+                    word[lane, target] = value
+                    continue
+                records[8 * count], records[8 * count + 3] = negative if before == 0 else add if positive else subtract, i
+                records[8 * count + 1], records[8 * count + 2] = (value, 0) if before == 0 else (before, value)
+                numbers[4 * count + 3] = 0.0
+                word[lane, target] = count
+                count += 1
+    return count
