@@ -31,7 +31,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..interpreter.windows import contiguous
+from ..interpreter.planner import contiguous
 from ..program.trace import HOST
 from ..rules import BY_NAME
 from ..rules import lang as L

@@ -32,9 +32,7 @@ import numpy as np
 
 from ..codegen.of_rows import IDENTITY
 from ..common.errors import require
-from ..interpreter.planner import Planner
-from ..interpreter.symbolic import ITEMSIZE, Atom, Sym
-from ..interpreter.windows import aligned, contiguous
+from ..interpreter.planner import ITEMSIZE, Atom, Planner, Sym, aligned, contiguous
 from ..program.values import ELEMENTARY
 from ..rules import lang as L
 from ..rules.lang import nodes

@@ -27,7 +27,7 @@ from itertools import pairwise
 import numpy as np
 
 from ..common.waiting import give_way
-from ..interpreter.windows import contiguous
+from ..interpreter.planner import contiguous
 from ..program.executable import described
 from ..program.trace import FAILS, GUARD, HOST, SHAPE
 from ..rules import BY_NAME, by_opcode

@@ -18,8 +18,8 @@ from llvmlite import ir
 
 from ..codegen.emit import I1, I8, I32, I64, MEMORY, REGISTER, Emitter, convert
 from ..codegen.library import needs_symbols
+from ..codegen.memory import spread_address
 from ..codegen.symbols import define
-from ..codegen.threads import spread_address
 from ..common.errors import require
 from ..common.waiting import give_way
 from ..interpreter.native import run_address

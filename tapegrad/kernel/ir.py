@@ -40,7 +40,7 @@ import numpy as np
 
 from ..common.errors import require
 from ..common.waiting import give_way
-from ..interpreter.windows import contiguous, within
+from ..interpreter.planner import contiguous, within
 from ..rules import lang as L
 from ..rules.lang import nodes
 from ..tape.meta import c_strides

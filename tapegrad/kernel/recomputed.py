@@ -11,7 +11,7 @@ from collections.abc import Hashable
 import numpy as np
 
 from ..common.host_functions import HostFunction
-from ..interpreter.symbolic import Sym
+from ..interpreter.planner import Sym
 from ..program.trace import filled
 from ..rules import lang as L
 from ..rules.shapes import side_by_side

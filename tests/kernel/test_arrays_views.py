@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.interpreter.windows import contiguous
+from tapegrad.interpreter.planner import contiguous
 from tapegrad.kernel import ir
 from tapegrad.kernel.arrays_planner import LoopPlanner
 from tapegrad.kernel.ir import ArrayRef, added, moved, whole, without_table

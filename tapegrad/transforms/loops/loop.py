@@ -19,7 +19,7 @@ from functools import cache
 import numpy as np
 
 from ...codegen.compile import plain_address
-from ...codegen.threads import spread_address
+from ...codegen.memory import spread_address
 from ...common import config
 from ...common.errors import GradientError, GuardError, require
 from ...common.uninterrupted import cached_property, remade, uninterrupted
