@@ -60,7 +60,7 @@ loops
 the loop program
     `ir`           what it consists of; `listing`, its text.
     `build`        one from `references`, and where values live that other iterations read.
-    `arrays`       array instructions as statements; `arrays_planner` traces their rules into loops, `arrays_hosts`, what NumPy computes.
+    `arrays`       array instructions as statements; `arrays_planner` traces their rules into loops, and has what NumPy computes.
     `passes`       changes that make it faster.
 
 machine code

@@ -37,8 +37,7 @@ from ..rules import BY_NAME
 from ..rules import lang as L
 from ..tape.meta import Meta
 from . import ir
-from .arrays_hosts import expression_of
-from .arrays_planner import LoopPlanner
+from .arrays_planner import LoopPlanner, expression_of
 from .ir import ArrayRef, here, whole, without_table
 from .reasons import NotLowered
 from .recomputed import recomputed

@@ -35,7 +35,7 @@ from ..rules import lang as L
 from ..tape.meta import SCALAR, meta_of
 from . import ir
 from .arrays import Arrays, as_seen
-from .arrays_hosts import expression_of
+from .arrays_planner import expression_of
 from .columns import ARGUMENT, ARRAY, ENTRIES, distinct, joined
 from .ir import ArrayRef, whole, without_table
 from .nest import LoopNode

@@ -222,7 +222,7 @@ class Run(Statement):
     name : str
         For the listing.
     product : tuple of int or None
-        Rows, depth and columns, if this is the product of two matrices and nothing else (`arrays_hosts.part`).
+        Rows, depth and columns, if this is the product of two matrices and nothing else (`arrays_planner.part`).
     """
 
     program: np.ndarray

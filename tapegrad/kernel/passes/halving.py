@@ -40,7 +40,7 @@ import math
 
 from ...common.reached import reached
 from .. import ir
-from ..arrays_hosts import part, strides
+from ..arrays_planner import part, strides
 from ..cut import costs
 from .statements import written
 
