@@ -45,7 +45,7 @@ from .replay.directions import of_directions
 if TYPE_CHECKING:
     from ..kernel.kernel import TapeKernel
     from ..program.finish import FinishedTape
-    from .replay.stats import Stats
+    from .replay.running import Stats
 
 R = TypeVar("R", bound=Any, covariant=True)
 

@@ -31,7 +31,7 @@ from tapegrad.tools.comparing.scaling import Scaling
 from tapegrad.tools.explain_jumps import Jumps
 from tapegrad.tools.explain_zero import Explanation
 from tapegrad.transforms.compiled import Compiled, CompiledOutputs
-from tapegrad.transforms.replay.stats import Stats
+from tapegrad.transforms.replay.running import Stats
 from tapegrad.transforms.transformed import Jitted, Transformed
 from tests.annotations.held import assert_type
 
