@@ -47,15 +47,15 @@ when a tape gets a kernel, and which one
 a derivative as a tape
     `adjoint`      values and gradients; values and tangents; or a Jacobian across a cut.
     `templates`    the derivative of one scalar instruction, and compiled code that writes it for each.
-    `behind`       the adjoint of a tape of define-by-run, written on it, for a derivative inside of another; `scalars`, its compiled walks.
+    `behind`       the adjoint of a tape of define-by-run, written on it, for a derivative inside of another.
     `terms`        symbolic values on which the rules of array instructions write theirs.
     `writing`      the tape that grows; `close` makes a `FinishedTape` of it.
 
 loops
-    `columns`      the instructions as parallel arrays.
+    `columns`      the instructions as parallel arrays; and arrays that are written element by element.
     `roll`         which of them are one line of a loop.
     `nest`         these loops, with the numbers of their executions.
-    `references`   what every operand of every line is; `storage`, arrays that are written element by element.
+    `references`   what every operand of every line is.
 
 the loop program
     `ir`           what it consists of; `listing`, its text.

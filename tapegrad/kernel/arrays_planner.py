@@ -23,7 +23,7 @@ walked by nests that are alike, and can be fused.  (Nests are not flattened for 
 
 Loads that do not depend on the counter of a loop are hoisted out of it.
 
-Ufuncs without derivative are written in the rules' language (other functions: `kernel.recomputed`).  Products of
+Ufuncs without derivative are written in the rules' language (other functions: `kernel.arrays`).  Products of
 matrices, and steps that are run whole, are NumPy's own loops, in a `Run`.
 
 Products with vectors are loops: they are bound by memory, and fused with what

@@ -9,16 +9,15 @@ number (`codegen.of_rows`).
 
 ================================  ==========================================================================
 elementwise, special              functions of each element: NumPy's and SciPy's, comparisons as numbers
-reductions, products              over axes; of elements, of matrices, and along an axis
+reductions, products              over axes, with softmax and cross-entropy; of elements, of matrices, and along an axis
 shaping                           other shapes and orders, parts, joints, assignment; transposed, and added into a part
 linalg                            of matrices, with what derivatives of the determinant are made of
-learning                          single instructions for softmax and cross-entropy
 loops                             loops whose bodies are tapes
 complex                           Fourier transforms and matrices of complex numbers, whose parts are an axis of real arrays
 ================================  ==========================================================================
 """
 
-from . import elementwise, special, reductions, products, shaping, learning, linalg, loops, complex  # noqa: F401
+from . import elementwise, special, reductions, products, shaping, linalg, loops, complex  # noqa: F401
 from .table import BY_FUNCTION, BY_NAME, ROWS, by_opcode  # noqa: F401
 
 #: The rows of the package; others are a program's own.
