@@ -40,7 +40,7 @@ from ..common.errors import require
 from ..common.uninterrupted import imported
 from . import lang as L
 from . import shapes as S
-from .shapes import added, of_one, side_by_side, taken_apart
+from .shapes import added, side_by_side, taken_apart
 from .table import structural
 
 
@@ -139,7 +139,7 @@ def _change(a, t):
 
 
 structural(
-    "cofactors", 1, lambda a: joined(*svd(a)), lambda g, a, z: (_change(a, g),), jvp=of_one(lambda t, a, z: _change(a, t)), forward=cofactors,
+    "cofactors", 1, lambda a: joined(*svd(a)), lambda g, a, z: (_change(a, g),), jvp=lambda t, a, z: _change(a, t), forward=cofactors,
     node="LinalgCofactors", doc="the cofactors of a matrix, the gradient of its determinant",
     shape=lambda a: (S.square(a), S.floating(a)),
 )
@@ -178,7 +178,7 @@ def results(name, *arrays):
 
 
 structural(
-    "inv", 1, np.linalg.inv, lambda g, a, z: (-(_t(z) @ g @ _t(z)),), jvp=of_one(lambda t, a, z: -(z @ t @ z)), forward=lambda a: a.inv(), node="LinalgInv",
+    "inv", 1, np.linalg.inv, lambda g, a, z: (-(_t(z) @ g @ _t(z)),), jvp=lambda t, a, z: -(z @ t @ z), forward=lambda a: a.inv(), node="LinalgInv",
     raises="finite", doc="inverse of a matrix", shape=lambda a: (S.square(a), S.floating(a)),
 )
 
@@ -206,7 +206,7 @@ def _inner(x, y):
 
 
 structural(
-    "det", 1, np.linalg.det, lambda g, a, z: (L.times(whole(g), a.cofactors()),), jvp=of_one(lambda t, a, z: _inner(t, a.cofactors())),
+    "det", 1, np.linalg.det, lambda g, a, z: (L.times(whole(g), a.cofactors()),), jvp=lambda t, a, z: _inner(t, a.cofactors()),
     forward=lambda a: a.det(), node="LinalgDet", doc="determinant; its derivative holds at singular matrices too",
     shape=lambda a: (S.square(a)[:-2], S.floating(a)),
 )
@@ -214,7 +214,7 @@ structural(
 
 structural(
     "logabsdet", 1, lambda a: np.linalg.slogdet(a).logabsdet, lambda g, a, z: (whole(g) * _t(a.inv()),),
-    jvp=of_one(lambda t, a, z: _inner(t, _t(a.inv()))), forward=lambda a: a.logabsdet(), node="LinalgSlogdet",
+    jvp=lambda t, a, z: _inner(t, _t(a.inv())), forward=lambda a: a.logabsdet(), node="LinalgSlogdet",
     doc="log(abs(det A)), the second result of slogdet; the derivative at a singular matrix is NaN",
     shape=lambda a: (S.square(a)[:-2], S.floating(a)),
 )
@@ -245,7 +245,7 @@ def _cholesky_jvp(t, a, z, upper=False):
 
 structural(
     "cholesky", 1, lambda a, upper=False: np.linalg.cholesky(a, upper=True) if upper else np.linalg.cholesky(a), _cholesky_vjp,
-    jvp=of_one(_cholesky_jvp), forward=lambda a, upper=False: a.cholesky(upper), node="LinalgCholesky", raises="finite",
+    jvp=_cholesky_jvp, forward=lambda a, upper=False: a.cholesky(upper), node="LinalgCholesky", raises="finite",
     doc="triangular factor of a positive definite matrix; the adjoint is symmetric",
     shape=lambda a, upper=False: (S.square(a), S.floating(a)),
 )
@@ -272,7 +272,7 @@ def _eigh_jvp(t, a, z, UPLO="L"):
 
 
 structural(
-    "eigh", 1, _eigh_value, _eigh_vjp, jvp=of_one(_eigh_jvp), node="LinalgEigh", raises="finite",
+    "eigh", 1, _eigh_value, _eigh_vjp, jvp=_eigh_jvp, node="LinalgEigh", raises="finite",
     doc="eigenvalues (first row) and eigenvectors (columns of the rows below) of a symmetric matrix, packed; the terms "
     "1/(a-b) of equal eigenvalues count as 0; the adjoint is symmetric",
     shape=lambda a, UPLO="L": ((*a.shape[:-2], S.square(a)[-1] + 1, a.shape[-1]), S.floating(a)),
@@ -326,7 +326,7 @@ def _svd_shape(a):
 
 
 structural(
-    "svd", 1, lambda a: packed(*svd(a)), _svd_vjp, jvp=of_one(_svd_jvp), node="LinalgSvd", raises=True,
+    "svd", 1, lambda a: packed(*svd(a)), _svd_vjp, jvp=_svd_jvp, node="LinalgSvd", raises=True,
     doc="reduced singular value decomposition U, s, V, packed below each other; the terms 1/(a-b) of equal singular "
     "values and 1/a of zero ones count as 0", shape=_svd_shape,
 )
@@ -358,7 +358,7 @@ def _qr_shape(a):
 
 
 structural(
-    "qr", 1, lambda a: np.concatenate(np.linalg.qr(a), axis=-2), _qr_vjp, jvp=of_one(_qr_jvp), node="LinalgQr",
+    "qr", 1, lambda a: np.concatenate(np.linalg.qr(a), axis=-2), _qr_vjp, jvp=_qr_jvp, node="LinalgQr",
     doc="reduced QR factors of a matrix with at least as many rows as columns, packed below each other",
     shape=_qr_shape,
 )
@@ -391,7 +391,7 @@ def _pinv_jvp(t, a, z, rcond=1e-15, hermitian=False):
 
 
 structural(
-    "pinv", 1, lambda a, rcond=1e-15, hermitian=False: np.linalg.pinv(a, rcond, hermitian), _pinv_vjp, jvp=of_one(_pinv_jvp), forward=_pinv_value,
+    "pinv", 1, lambda a, rcond=1e-15, hermitian=False: np.linalg.pinv(a, rcond, hermitian), _pinv_vjp, jvp=_pinv_jvp, forward=_pinv_value,
     node="LinalgPinv", raises=True, doc="pseudo-inverse of a matrix; the derivative holds where the rank is constant",
     shape=lambda a, rcond=1e-15, hermitian=False: ((*a.shape[:-2], a.shape[-1], a.shape[-2]), S.floating(a)),
 )

@@ -18,7 +18,7 @@ import numpy as np
 from ..common.errors import require
 from . import lang as L
 from . import shapes as S
-from .shapes import added, of_one
+from .shapes import added
 from .table import elementwise, structural
 
 
@@ -105,7 +105,7 @@ def _cumprod_vjp(g, x, z, axis=0):
 
 structural(
     "cumprod", 1, lambda x, axis=0: np.cumprod(x, axis=axis), _cumprod_vjp,
-    jvp=of_one(lambda t, x, z, axis=0: L.times(t, x.scan(axis, "mul", exclusive=True)).recur(x, axis)),
+    jvp=lambda t, x, z, axis=0: L.times(t, x.scan(axis, "mul", exclusive=True)).recur(x, axis),
     forward=lambda x, axis=0: x.scan(axis, "mul"), node="Cumprod",
     doc="cumulative product along an axis, exact where factors are zero",
     shape=lambda x, axis=0: (S.along(x, axis), S.reduced_char(np.multiply, x.char)), effect="scan",

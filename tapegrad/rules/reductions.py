@@ -15,7 +15,7 @@ import numpy as np
 from ..common.errors import require
 from . import lang as L
 from . import shapes as S
-from .shapes import added, axes_of, of_one
+from .shapes import added, axes_of
 from .table import structural
 
 
@@ -44,7 +44,7 @@ def inverse(count):
 structural(
     "sum", 1, lambda x, axis=None, keepdims=False: np.add.reduce(x, axis, keepdims=keepdims),
     lambda g, x, z, axis=None, keepdims=False: (spread(g, x, axis, keepdims).broadcast_to(x.shape),),
-    jvp=of_one(lambda t, x, z, axis=None, keepdims=False: t.sum(axis, keepdims)), linear=True, node="Sum", doc="sum over axes",
+    jvp=lambda t, x, z, axis=None, keepdims=False: t.sum(axis, keepdims), linear=True, node="Sum", doc="sum over axes",
     shape=lambda x, axis=None, keepdims=False: (S.reduced(x, axis, keepdims), S.reduced_char(np.add, x.char)), effect="reduce",
 )
 
@@ -60,7 +60,7 @@ def _mean_value(x, axis=None, keepdims=False):
 structural(
     "mean", 1, _mean_value,
     lambda g, x, z, axis=None, keepdims=False: (spread(g * inverse(count_of(x, axis)), x, axis, keepdims).broadcast_to(x.shape),),
-    jvp=of_one(lambda t, x, z, axis=None, keepdims=False: t.sum(axis, keepdims) * inverse(count_of(x, axis))),
+    jvp=lambda t, x, z, axis=None, keepdims=False: t.sum(axis, keepdims) * inverse(count_of(x, axis)),
     forward=lambda x, axis=None, keepdims=False: x.sum(axis, keepdims) / float(count_of(x, axis)),
     node="Mean", doc="arithmetic mean over axes", shape=_float_shape, effect="reduce",
 )
@@ -86,7 +86,7 @@ def _extremum_jvp(t, x, z, axis=None, keepdims=False):
 for _name, _ufunc, _other in (("max", np.maximum, "largest"), ("min", np.minimum, "smallest")):
     structural(
         _name, 1, lambda x, axis=None, keepdims=False, ufunc=_ufunc: ufunc.reduce(x, axis, keepdims=keepdims), _extremum_vjp,
-        jvp=of_one(_extremum_jvp), forward=lambda x, axis=None, keepdims=False, name=_name: x.reduce(name, axis, keepdims),
+        jvp=_extremum_jvp, forward=lambda x, axis=None, keepdims=False, name=_name: x.reduce(name, axis, keepdims),
         node=_name.capitalize(), doc=f"{_name}imum over axes; ties share the derivative evenly", silent=f"another element is the {_other}",
         shape=lambda x, axis=None, keepdims=False: (S.reduced(x, axis, keepdims), x.char), effect="reduce",
     )
@@ -101,7 +101,7 @@ def weighted(name, value, slope, *, doc, shape, forward):
     def jvp(t, x, z, axis=None, keepdims=False, **attrs):
         return L.times(t, slope(x, z, axis=axis, keepdims=keepdims, **attrs)).sum(axis, keepdims)
 
-    structural(name, 1, value, vjp, jvp=of_one(jvp), forward=forward, node=name.capitalize(), doc=doc, shape=shape, effect="reduce")
+    structural(name, 1, value, vjp, jvp=jvp, forward=forward, node=name.capitalize(), doc=doc, shape=shape, effect="reduce")
 
 
 def _other_factors(x, z, axis, keepdims):
@@ -221,7 +221,7 @@ weighted(
 
 structural(
     "cumsum", 1, lambda x, axis=0: np.cumsum(x, axis=axis), lambda g, x, z, axis=0: (g.scan(axis, "add", reverse=True),),
-    jvp=of_one(lambda t, x, z, axis=0: t.scan(axis)), linear=True, node="Cumsum", doc="cumulative sum along an axis",
+    jvp=lambda t, x, z, axis=0: t.scan(axis), linear=True, node="Cumsum", doc="cumulative sum along an axis",
     shape=lambda x, axis=0: (S.along(x, axis), S.reduced_char(np.add, x.char)), effect="scan",
 )
 
@@ -253,14 +253,14 @@ def _log_softmax_forward(x, axis=-1):
 
 structural(
     "softmax", 1, _softmax_value, lambda g, x, z, axis=-1: (_softmax_change(g, x, z, axis),),
-    jvp=of_one(_softmax_change),
+    jvp=_softmax_change,
     forward=_softmax_forward, node="Softmax", doc="exponentials normalised to sum 1 along an axis",
     shape=lambda x, axis=-1: (S.along(x, axis), S.floating(x)), effect="reduce",
 )
 structural(
     "log_softmax", 1, _log_softmax_value,
     lambda g, x, z, axis=-1: (g - L.times(g.sum(axis=axis, keepdims=True), L.exp(z)),),
-    jvp=of_one(lambda t, x, z, axis=-1: t - L.times(t, L.exp(z)).sum(axis=axis, keepdims=True)), forward=_log_softmax_forward,
+    jvp=lambda t, x, z, axis=-1: t - L.times(t, L.exp(z)).sum(axis=axis, keepdims=True), forward=_log_softmax_forward,
     node="LogSoftmax",
     doc="logarithm of softmax, accurate where softmax underflows",
     shape=lambda x, axis=-1: (S.along(x, axis), S.floating(x)), effect="reduce",
@@ -355,7 +355,7 @@ def _cross_entropy_jvp(t, x, index, z, reduction="mean"):
 
 
 structural(
-    "cross_entropy", 1, _cross_entropy_value, _cross_entropy_vjp, jvp=of_one(_cross_entropy_jvp),
+    "cross_entropy", 1, _cross_entropy_value, _cross_entropy_vjp, jvp=_cross_entropy_jvp,
     forward=_cross_entropy_forward,
     node="NllLoss", constants=(1,),
     doc="minus the log of the softmax of scores at the classes given, reduced by mean, sum or none",

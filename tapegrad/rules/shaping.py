@@ -16,7 +16,6 @@ import numpy as np
 
 from ..common.errors import require
 from . import shapes as S
-from .shapes import of_one
 from .table import structural
 
 
@@ -74,7 +73,7 @@ for _name, _node, _doc in (
     ("as_strided", "AsStrided", "a strided window of the C-ordered elements"),
 ):
     VIEWS[_name] = structural(
-        _name, 1, logical_view, _view_vjp, jvp=of_one(lambda t, x, z, shape=(), strides=(), offset=0: t.strided(shape, strides, offset)),
+        _name, 1, logical_view, _view_vjp, jvp=lambda t, x, z, shape=(), strides=(), offset=0: t.strided(shape, strides, offset),
         linear=True, node=_node, doc=_doc, dynamic="offset",
         shape=lambda x, shape=(), strides=(), offset=0: (S.window(x, shape, strides, offset), x.char), effect="view",
     )
@@ -87,7 +86,7 @@ for _name, _node, _doc in (
 ):
     structural(
         _name, 1, lambda x, shape=(): x.reshape(shape) if x.__class__ is np.ndarray else np.reshape(x, shape), lambda g, x, z, shape=(): (g.reshape(x.shape),),
-        jvp=of_one(lambda t, x, z, shape=(): t.reshape(z.shape)), linear=True, node=_node, doc=_doc,
+        jvp=lambda t, x, z, shape=(): t.reshape(z.shape), linear=True, node=_node, doc=_doc,
         shape=lambda x, shape=(): (S.counted(x, shape), x.char), effect="view",
     )
 
@@ -95,12 +94,12 @@ for _name, _node, _doc in (
 for _name, _node, _doc in (("transpose", "Permute", "axes permuted"), ("t", "T", "a matrix transposed")):
     structural(
         _name, 1, lambda x, axes=(): np.transpose(x, axes), lambda g, x, z, axes=(): (g.transpose(np.argsort(axes).tolist()),),
-        jvp=of_one(lambda t, x, z, axes=(): t.transpose(axes)), linear=True, node=_node, doc=_doc,
+        jvp=lambda t, x, z, axes=(): t.transpose(axes), linear=True, node=_node, doc=_doc,
         shape=lambda x, axes=(): (S.permuted(x, axes), x.char), effect="view",
     )
 structural(
     "flip", 1, lambda x, axes=(): np.flip(x, axes), lambda g, x, z, axes=(): (g.flip(axes),),
-    jvp=of_one(lambda t, x, z, axes=(): t.flip(axes)), linear=True, node="Flip", doc="the order along axes reversed",
+    jvp=lambda t, x, z, axes=(): t.flip(axes), linear=True, node="Flip", doc="the order along axes reversed",
     shape=lambda x, axes=(): (S.along(x, *axes), x.char), effect="view",
 )
 
@@ -123,7 +122,7 @@ for _name, _node, _doc in (
 ):
     structural(
         _name, 1, lambda x, index, shape=(): np.reshape(np.take(x, index), shape), _gather_vjp,
-        jvp=of_one(_gather_jvp), linear=True, node=_node, doc=_doc, constants=(1,),
+        jvp=_gather_jvp, linear=True, node=_node, doc=_doc, constants=(1,),
         shape=lambda x, index, shape=(): (S.taken(index, shape), x.char), effect="move",
     )
 
@@ -174,7 +173,7 @@ def _diagonal_window(x, k, shape):
 
 structural(
     "diag", 1, lambda x, k=0, shape=(): np.diag(x, k), lambda g, x, z, k=0, shape=(): (g.strided(*_diagonal_window(x, k, shape)),),
-    jvp=of_one(lambda t, x, z, k=0, shape=(): z.assemble(shape, [(t, *_diagonal_window(x, k, shape))])), linear=True, node="Diag",
+    jvp=lambda t, x, z, k=0, shape=(): z.assemble(shape, [(t, *_diagonal_window(x, k, shape))]), linear=True, node="Diag",
     doc="a matrix with a vector on its diagonal", shape=_diagflat_shape, effect="move",
 )
 
@@ -245,7 +244,7 @@ def _astype_shape(x, dtype="d"):
 structural(
     # Of the adjoint the accumulation casts to the dtype of the operand.
     "astype", 1, lambda x, dtype="d": np.asarray(x).astype(dtype), lambda g, x, z, dtype="d": (g * 1.0,),
-    jvp=of_one(lambda t, x, z, dtype="d": t * 1.0), linear=True, node="ToCopy",
+    jvp=lambda t, x, z, dtype="d": t * 1.0, linear=True, node="ToCopy",
     doc="conversion between float32 and float64", shape=_astype_shape, effect="elementwise",
 )
 
@@ -296,7 +295,7 @@ def _placed_shape(x, shape=(), strides=(), offset=0):
 structural(
     "place", 1, place_value,
     lambda g, x, z, shape=(), strides=(), offset=0: (g.strided(x.shape, strides, offset),),
-    jvp=of_one(lambda t, x, z, shape=(), strides=(), offset=0: t.placed(shape, strides, offset)),
+    jvp=lambda t, x, z, shape=(), strides=(), offset=0: t.placed(shape, strides, offset),
     linear=True, node="Place", doc="zeros with x added into a strided window", dynamic="offset",
     shape=_placed_shape, effect="move", adds=True,
 )
@@ -317,7 +316,7 @@ def _scattered_shape(x, index, shape=()):
 
 structural(
     "scatter", 1, scatter_value, lambda g, x, index, z, shape=(): (g.gather(index, x.shape),),
-    jvp=of_one(lambda t, x, index, z, shape=(): t.scattered(index, shape)),
+    jvp=lambda t, x, index, z, shape=(): t.scattered(index, shape),
     linear=True, node="IndexAdd", doc="zeros with x added at given flat positions", constants=(1,),
     shape=_scattered_shape, effect="move", adds=True,
 )
