@@ -9,7 +9,7 @@ number (`codegen.of_rows`).
 
 ================================  ==========================================================================
 elementwise, special              functions of each element: NumPy's and SciPy's, comparisons as numbers
-reductions, products              over axes, with softmax and cross-entropy; of elements, of matrices, and along an axis
+reductions                        over axes, softmax and cross-entropy; products of elements and of matrices; scans along an axis
 shaping                           other shapes and orders, parts, joints, assignment; transposed, and added into a part
 linalg                            of matrices, with what derivatives of the determinant are made of
 loops                             loops whose bodies are tapes
@@ -17,7 +17,7 @@ complex                           Fourier transforms and matrices of complex num
 ================================  ==========================================================================
 """
 
-from . import elementwise, special, reductions, products, shaping, linalg, loops, complex  # noqa: F401
+from . import elementwise, special, reductions, shaping, linalg, loops, complex  # noqa: F401
 from .table import BY_FUNCTION, BY_NAME, ROWS, by_opcode  # noqa: F401
 
 #: The rows of the package; others are a program's own.
