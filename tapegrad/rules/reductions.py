@@ -165,9 +165,9 @@ weighted(
 )
 
 
-def _reduced_value(result, x, axis, keepdims):
-    """A result with its reduced axes kept, as NumPy would give it."""
-    return result if keepdims else result.reshape(S.reduced(x, axis))[()]
+def _without(x, axis, keepdims):
+    """`x`, a result with its reduced axes kept, in the shape NumPy would give it."""
+    return x if keepdims else x.reshape(S.reduced(x, axis))
 
 
 def _norm_value(x, axis=None, keepdims=False):
@@ -175,18 +175,12 @@ def _norm_value(x, axis=None, keepdims=False):
     scale = np.maximum.reduce(np.abs(x), axis, keepdims=True, initial=0.0)
     safe = np.where((scale > 0) & np.isfinite(scale), scale, 1.0)
     root = safe * np.sqrt(np.add.reduce(np.square(x / safe), axis, keepdims=True))
-    return _reduced_value(root, x, axis, keepdims)
+    return _without(root, axis, keepdims)[()]
 
 
 def _direction(x, z, axis, keepdims):
     z = spread(z, x, axis, keepdims)
     return L.select(L.eq(z, 0.0), 0.0, x / z)
-
-
-def _without(x, axis, keepdims):
-    """`x`, a result with its reduced axes kept, in the shape NumPy would give it."""
-    axes = axes_of(x, axis)
-    return x if keepdims else x.reshape([n for k, n in enumerate(x.shape) if k not in axes])
 
 
 def _norm_forward(x, axis=None, keepdims=False):
@@ -208,7 +202,7 @@ def _logsumexp_value(x, axis=None, keepdims=False):
     shift = np.where(np.isfinite(top), top, 0.0)
     with np.errstate(divide="ignore"):
         result = np.log(np.add.reduce(np.exp(x - shift), axis, keepdims=True)) + shift
-    return _reduced_value(result, x, axis, keepdims)
+    return _without(result, axis, keepdims)[()]
 
 
 def _shares(x, z, axis, keepdims):
