@@ -150,10 +150,6 @@ weighted(
 )
 
 
-def _std_forward(x, axis=None, ddof=0, keepdims=False):
-    return L.sqrt(_var_forward(x, axis, ddof, keepdims))
-
-
 def _std_slope(x, z, axis, keepdims, ddof=0):
     scale = L.select(L.eq(z, 0.0), 0.0, inverse(count_of(x, axis) - ddof) / z)
     return _centred(x, axis) * spread(scale, x, axis, keepdims)
@@ -161,7 +157,8 @@ def _std_slope(x, z, axis, keepdims, ddof=0):
 
 weighted(
     "std", lambda x, axis=None, ddof=0, keepdims=False: np.std(x, axis=axis, ddof=ddof, keepdims=keepdims), _std_slope,
-    forward=_std_forward, doc="standard deviation over axes with `ddof`; derivative 0 where it is 0", shape=_float_shape,
+    forward=lambda x, axis=None, ddof=0, keepdims=False: L.sqrt(_var_forward(x, axis, ddof, keepdims)),
+    doc="standard deviation over axes with `ddof`; derivative 0 where it is 0", shape=_float_shape,
 )
 
 
@@ -283,10 +280,6 @@ def _bce_value(x, y, reduction="mean"):
     return np.mean(loss) if reduction == "mean" else _reduced(loss, reduction)
 
 
-def _bce_shape(x, y, reduction="mean"):
-    return np.broadcast_shapes(x.shape, y.shape) if reduction == "none" else (), S.floating(x, *(() if y.weak else (y,)))
-
-
 def _bce_forward(x, y, reduction="mean"):
     loss = L.select(x > 0.0, x, L.select(L.isnan(x), x, 0.0)) - x * y + L.log1p(L.exp(-L.abs(x)))
     return _reduced(loss, reduction)
@@ -308,7 +301,8 @@ def _bce_jvp(tangents, x, y, z, reduction="mean"):
 structural(
     "binary_cross_entropy_with_logits", 2, _bce_value, _bce_vjp, jvp=_bce_jvp, forward=_bce_forward, node="BinaryCrossEntropyWithLogits",
     doc="-y log s(x) - (1 - y) log(1 - s(x)) with s the sigmoid, reduced by mean, sum or none",
-    shape=_bce_shape, effect="reduce",
+    shape=lambda x, y, reduction="mean": (np.broadcast_shapes(x.shape, y.shape) if reduction == "none" else (), S.floating(x, *(() if y.weak else (y,)))),
+    effect="reduce",
 )
 
 

@@ -110,10 +110,6 @@ def _gather_vjp(g, x, index, z, shape=()):
     return (g.scatter(index, x.shape),)
 
 
-def _gather_jvp(t, x, index, z, shape=()):
-    return t.gather(index, shape) if x.shape else t.broadcast_to(shape)
-
-
 for _name, _node, _doc in (
     ("gather", "Index", "elements at given flat positions: integer-array and mask indexing, take, repeat, tile, roll"),
     ("roll", "Roll", "elements rolled along axes"),
@@ -122,22 +118,17 @@ for _name, _node, _doc in (
 ):
     structural(
         _name, 1, lambda x, index, shape=(): np.reshape(np.take(x, index), shape), _gather_vjp,
-        jvp=_gather_jvp, linear=True, node=_node, doc=_doc, constants=(1,),
+        jvp=lambda t, x, index, z, shape=(): t.gather(index, shape) if x.shape else t.broadcast_to(shape), linear=True,
+        node=_node, doc=_doc, constants=(1,),
         shape=lambda x, index, shape=(): (S.taken(index, shape), x.char), effect="move",
     )
 
 
-def _concatenate_vjp(g, *rest, axis=0):
-    return tuple(S.taken_apart(g, [part.shape[axis] for part in rest[:-1]], axis))
-
-
-def _concatenate_jvp(tangents, *rest, axis=0):
-    return S.side_by_side(rest[-1], rest[-1].shape, tangents, [part.shape[axis] for part in rest[:-1]], axis)
-
-
 structural(
-    "concatenate", -1, lambda *xs, axis=0: np.concatenate(xs, axis=axis), _concatenate_vjp,
-    jvp=_concatenate_jvp, linear=True, node="Cat", doc="arrays joined along an existing axis",
+    "concatenate", -1, lambda *xs, axis=0: np.concatenate(xs, axis=axis),
+    lambda g, *rest, axis=0: tuple(S.taken_apart(g, [part.shape[axis] for part in rest[:-1]], axis)),
+    jvp=lambda tangents, *rest, axis=0: S.side_by_side(rest[-1], rest[-1].shape, tangents, [part.shape[axis] for part in rest[:-1]], axis),
+    linear=True, node="Cat", doc="arrays joined along an existing axis",
     shape=lambda *xs, axis=0: (S.joined(xs, axis), S.together(*xs)), effect="move",
 )
 
