@@ -58,7 +58,7 @@ from .array.functions import *  # noqa: F401,F403
 from .transforms.hessians import gnvp, hessian, hessian_diag, hvp, laplacian
 from .common.errors import PathWarning, PerformanceWarning
 from .transforms.jacobians import jacfwd, jacobian, jacrev, linearize, vjp
-from .transforms.jet import jet
+from .transforms.forward import jet
 from .many.sums import distribute, mean_over, sum_over
 from .transforms.loops.api import associative_scan, cond, fori_loop, map, scan, switch, while_loop
 from .tape.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled

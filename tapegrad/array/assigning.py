@@ -7,7 +7,7 @@ import numpy as np
 from ..common.dtypes import plain_array
 from ..common.errors import GradientError
 from ..common.registry import registry
-from ..rules.transposed import look
+from ..rules.shaping import look
 from ..tape.meta import meta_of
 from ..tape.places import caller_place
 from ..tape.store import thread_state

@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 
 from ..rules.lang import OPERATORS, Expr, arg, nodes, written
-from ..rules.transposed import absolute_product_value
+from ..rules.reductions import absolute_product_value
 from .recorded import value_function
 
 #: On floats.  What Python's functions refuse (domain, overflow) raises, and the caller takes the way of arrays.

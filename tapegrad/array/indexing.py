@@ -22,7 +22,7 @@ from ..common.registry import attach, registry
 from ..common.tree import parts_of
 from ..interpreter.fields import data_address, place, record_element, record_row
 from ..rules import BY_NAME
-from ..rules.transposed import look
+from ..rules.shaping import look
 from ..tape.meta import c_strides
 from ..tape.store import thread_state
 from .assigning import check_distinct, has_alone, has_tangent_alone, write

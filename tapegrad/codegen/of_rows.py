@@ -89,9 +89,9 @@ class LoopSpec:
                 needs_symbols(expr)
 
             def build():
-                from .loops_module import module
+                from .row_modules import loop_module
 
-                return vectorise_calls(str(module(self)))
+                return vectorise_calls(str(loop_module(self)))
 
             (address,) = machine_code(f"loop {key}", build, ["kernel"])
             _ADDRESSES[key] = address
@@ -100,7 +100,7 @@ class LoopSpec:
 
 @cache
 def _switch(name, special, last):
-    """Address of the switch that is the function `name` of its module (`codegen.switches`).
+    """Address of the switch that is the function `name` of its module (`codegen.row_modules`).
 
     `last` is the last row of the table, which only grows: with a row more there is another switch.
     """
@@ -116,9 +116,9 @@ def _switch(name, special, last):
             lines.append(f"{operand} {expr.key()}")
 
     def build():
-        from .switches import module
+        from .row_modules import switch_module
 
-        return str(module(name, special))
+        return str(switch_module(name, special))
 
     return machine_code("\n".join([f"{name} switch, special={special}", *lines]), build, [name])[0]
 

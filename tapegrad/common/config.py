@@ -55,7 +55,7 @@ def cores():
 #: Bytes of compiled code on disk, at most (`codegen.disk`).
 cache_bytes = _number("TAPEGRAD_CACHE_BYTES", 1 << 30, "bytes, as 1000000000")
 
-#: Threads that `threads` may ask for, at most; and how many it asks for, where machine code finds it (`codegen.threads`).
+#: Threads that `threads` may ask for, at most; and how many it asks for, where machine code finds it (`codegen.memory`).
 MOST_THREADS, threads_word = 1024, np.zeros(1, np.int64)
 
 
@@ -66,7 +66,7 @@ class _Config(types.ModuleType):
 
     @property
     def threads(self):
-        """Threads that share the work of one call, the calling one among them (`common.pool`, `codegen.threads`)."""
+        """Threads that share the work of one call, the calling one among them (`common.pool`, `codegen.memory`)."""
         return int(threads_word[0])
 
     @property

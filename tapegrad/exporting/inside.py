@@ -145,7 +145,7 @@ def product(words, args, room):
 
 
 def spread(chunk, inputs, outputs, workspace, count):
-    """The chunks of a loop, one after another (`codegen.threads` has them computed by several threads)."""
+    """The chunks of a loop, one after another (`codegen.memory` has them computed by several threads)."""
     for k in range(count):
         call4(chunk, inputs, outputs, workspace, k)
     return 0

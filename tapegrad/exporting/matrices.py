@@ -7,7 +7,7 @@ from math import prod
 from ..codegen.ufuncs import CORES, MatrixLoop
 from ..common.host_functions import HostFunction
 from ..interpreter.calls import Called
-from ..interpreter.windows import aligned_shape
+from ..interpreter.planner import aligned_shape
 from ..tape.meta import c_strides
 from .inside import INFO, MATRICES, ROOM
 

@@ -11,7 +11,7 @@ import numpy as np
 from ..common.errors import UnsupportedFunctionError
 from ..common.version import __version__
 from ..kernel import ir
-from ..kernel.arrays_hosts import strides
+from ..kernel.arrays_planner import strides
 from ..kernel.listing import Listing
 from ..rules import lang as L
 from .files import asked

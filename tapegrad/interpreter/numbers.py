@@ -59,69 +59,23 @@ from ..codegen.python_api import (
     untrack,
 )  # fmt: skip
 from ..common.native_types import BOOL, COLLECTED, INTEGER, OBJECT, copied, made, method_of
-from .array_operations import element_wise, is_square, of_arrays
+from . import tensor_memory as M
 from .tensor_memory import (
-    BOXED,
-    CALL,
-    CHANGED,
-    CLASS,
-    EMPTY,
-    ENDS,
-    EXTRAS,
-    FLOAT,
-    FREE_COUNT,
-    GENERAL,
     GENERALLY,
-    IDENT,
-    INTEGER_FIELDS,
-    IS_NUMBER,
-    KNOWN_ON,
-    LENGTH,
-    LEVEL,
-    LIMIT,
-    MOST_FREE,
-    NONE,
-    NOT_IMPLEMENTED,
-    NUMBER,
-    OBJECT_FIELDS,
-    OF_ONE,
-    OF_TWO,
-    ON_FLOATS,
-    ON_WORDS,
-    OPCODE,
-    OPCODES,
-    PLAIN_ARRAY,
-    PLAIN_NUMBER,
-    PREVIOUS,
-    REQUIRES,
-    ROWS,
-    RUNNING,
-    SHARED,
-    SIZE,
-    SLOT,
-    STORE,
-    TENSOR,
-    THINGS,
-    TOLD,
-    UFUNC,
-    UPDATES,
-    WEAK,
-    WORDS_NAME,
     boxed,
     called,
-    give_back,
     integer_of,
     is_array,
     is_of,
     kind_of,
     link,
     new_result,
+    of_arrays,
     offset_noted,
     set_free,
     shared_words,
     slot_on,
     store_of,
-    unlink,
     words_of,
     words_under,
     written,
@@ -137,20 +91,40 @@ _magnitude = c_function("fabs", "float64", "float64")
 
 
 # ---- one tensor -------------------------------------------------------------------------------------
+
+
+@helper
+def unlink(t):
+    """Take a tensor out of the list of its store."""
+    if load_int(t + M.ON_WORDS) != 0:
+        previous, after = load_int(t + M.PREVIOUS), load_int(t + M.NEXT)
+        store_int(previous + 8, after)
+        store_int(after, previous)
+        store_int(t + M.ON_WORDS, 0)
+
+
+@inlined
+def give_back(t):
+    """Give the objects of a tensor's fields back."""
+    for field in range(M.BOXED, M.LEVEL + 8, 8):
+        thing = load_int(t + field)
+        if thing != 0:
+            store_int(t + field, 0)
+            drop(thing)
 def _end(t):
     """What CPython calls when nothing refers to a tensor any more (``tp_dealloc``)."""
     untrack(t)
     unlink(t)
-    if load_int(t + WEAK) != 0:
+    if load_int(t + M.WEAK) != 0:
         clear_weak(t)
     give_back(t)
     shared = shared_words()
     kind = type_of(t)
-    if kind == load_int(shared + CLASS) and load_int(shared + FREE_COUNT) < MOST_FREE:
+    if kind == load_int(shared + M.CLASS) and load_int(shared + M.FREE_COUNT) < M.MOST_FREE:
         drop(kind)
         keep(t)
-        store_int(t + KNOWN_ON, 0)
-        store_int(t + REQUIRES, 0)
+        store_int(t + M.KNOWN_ON, 0)
+        store_int(t + M.REQUIRES, 0)
         set_free(t)
     else:
         delete_object(t)
@@ -162,7 +136,7 @@ def _end(t):
 
 def _traverse(t, visit, argument):
     """Show the collector what a tensor refers to (``tp_traverse``)."""
-    for field in range(BOXED, LEVEL + 8, 8):
+    for field in range(M.BOXED, M.LEVEL + 8, 8):
         thing = load_int(t + field)
         if thing != 0:
             stop = _visit(visit, thing, argument)
@@ -190,17 +164,17 @@ def _value(t, _):
 def _hold(t, value):
     """Let a tensor that has no value have one."""
     keep(value)
-    store_int(t + BOXED, value)
-    if is_of(value, FLOAT):
-        store_int(t + IS_NUMBER, 1)
-        store_double(t + NUMBER, as_double(value))
+    store_int(t + M.BOXED, value)
+    if is_of(value, M.FLOAT):
+        store_int(t + M.IS_NUMBER, 1)
+        store_double(t + M.NUMBER, as_double(value))
 
 
 def _set_value(t, value, _):
     """``t._v = value``."""
-    old = load_int(t + BOXED)
-    store_int(t + IS_NUMBER, 0)
-    store_int(t + BOXED, value)
+    old = load_int(t + M.BOXED)
+    store_int(t + M.IS_NUMBER, 0)
+    store_int(t + M.BOXED, value)
     if value != 0:
         _hold(t, value)
     drop(old)
@@ -210,18 +184,18 @@ def _set_value(t, value, _):
 def _place(t, store, slot):
     """See `fields.place`."""
     shared, address = shared_words(), 0
-    none = load_int(shared + NONE)
+    none = load_int(shared + M.NONE)
     if store != none:
-        words = attribute(store, load_int(shared + WORDS_NAME))
+        words = attribute(store, load_int(shared + M.WORDS_NAME))
         if words == 0:
             return 0
         address = as_int(words)
         drop(words)
-    old = load_int(t + STORE)
+    old = load_int(t + M.STORE)
     keep(store)
     unlink(t)
-    store_int(t + STORE, store)
-    store_int(t + SLOT, slot)
+    store_int(t + M.STORE, store)
+    store_int(t + M.SLOT, slot)
     if address != 0:
         link(t, address, store, slot)
     drop(old)
@@ -234,8 +208,8 @@ def _constant(kind, value):
     t = new_object(kind, 0)
     if t == 0:
         return 0
-    none = load_int(shared_words() + NONE)
-    for field in range(STORE, EXTRAS + 8, 8):
+    none = load_int(shared_words() + M.NONE)
+    for field in range(M.STORE, M.EXTRAS + 8, 8):
         keep(none)
         store_int(t + field, none)
     _hold(t, value)
@@ -246,10 +220,10 @@ def _live(words):
     """A list of the tensors on the store with these words."""
     found = new_list(0)
     if found != 0:
-        ends = words + ENDS
+        ends = words + M.ENDS
         node = load_int(ends + 8)
         while node != ends:
-            t = node - PREVIOUS
+            t = node - M.PREVIOUS
             # (One of a class made in Python may be at its end.)
             if is_tracked(t) != 0 and append(found, t) != 0:
                 drop(found)
@@ -264,15 +238,15 @@ def _live(words):
 @inlined
 def slot_and_number(thing, kind, words):
     """The slot of a number (see `slot_on`), and the number."""
-    if kind == PLAIN_NUMBER:
+    if kind == M.PLAIN_NUMBER:
         number = as_double(thing)
         if number == -1.0 and raised() != 0:
             forget()
             return -1, number
         return 0, number
-    if kind == PLAIN_ARRAY or load_int(thing + IS_NUMBER) == 0:
+    if kind == M.PLAIN_ARRAY or load_int(thing + M.IS_NUMBER) == 0:
         return -1, 0.0
-    return slot_on(thing, kind, words), load_double(thing + NUMBER)
+    return slot_on(thing, kind, words), load_double(thing + M.NUMBER)
 
 
 @inlined
@@ -281,15 +255,15 @@ def _short(which, opcode, a, a_kind, b, b_kind, given, position):
     words = words_of(a, a_kind, b, b_kind)
     if words == 0:
         return GENERALLY
-    thread, offset = load_int(words + IDENT), offset_noted(a, a_kind, b, b_kind, words)
+    thread, offset = load_int(words + M.IDENT), offset_noted(a, a_kind, b, b_kind, words)
     if offset < 0:
         return 0 if offset == -2 else GENERALLY
-    running, t = load_int(words + RUNNING), new_result()
+    running, t = load_int(words + M.RUNNING), new_result()
     if t == 0:
         return 0
     # From here on nothing else runs: is all still as it was (the offset is one in the code that runs), and is there room?
-    still = words_under(a, a_kind, b, b_kind) == words and load_int(words + IDENT) == thread and load_int(words + RUNNING) == running
-    if still and load_int(words + LENGTH) < load_int(words + LIMIT):
+    still = words_under(a, a_kind, b, b_kind) == words and load_int(words + M.IDENT) == thread and load_int(words + M.RUNNING) == running
+    if still and load_int(words + M.LENGTH) < load_int(words + M.LIMIT):
         left, x = slot_and_number(a, a_kind, words) if which != _ELEMENT else (slot_on(a, a_kind, words), 0.0)
         right, y = slot_and_number(b, b_kind, words) if b_kind != 0 else (0, 0.0)
         good, number, constant = left >= 0 and right >= 0, given, x if left == 0 else y if right == 0 and b_kind != 0 else 0.0
@@ -306,8 +280,8 @@ def _short(which, opcode, a, a_kind, b, b_kind, given, position):
             number = -x
         elif which == _ABSOLUTE:
             number = _magnitude(x)
-        elif which == _POWER and b_kind == PLAIN_NUMBER and y == 2.0:
-            number, constant, opcode = x * x, 0.0, load_int(shared_words() + OPCODES + 8 * _SQUARE)
+        elif which == _POWER and b_kind == M.PLAIN_NUMBER and y == 2.0:
+            number, constant, opcode = x * x, 0.0, load_int(shared_words() + M.OPCODES + 8 * _SQUARE)
         elif which == _POWER:
             # Where Python raises, NumPy's answer is infinite or not a number.
             number = _pow(x, y)
@@ -322,6 +296,21 @@ def _short(which, opcode, a, a_kind, b, b_kind, given, position):
 
 
 # ---- what CPython and we call ---------------------------------------------------------------------------
+@helper
+def element_wise(row, a, a_kind, b, b_kind):
+    """`of_arrays` of an element-wise operation, or a product of matrices."""
+    return of_arrays(row, load_int(shared_words() + M.EMPTY), 0, a, a_kind, b, b_kind, 0, 0)
+
+
+@helper
+def is_square(exponent):
+    """Whether an array to this power has an instruction of its own: numbers of NumPy have none."""
+    number = as_double(exponent)
+    if number == -1.0 and raised() != 0:
+        forget()
+    return number == 2.0 and (is_of(exponent, M.FLOAT) or is_of(exponent, M.INT))
+
+
 @inlined
 def _shortly(which, a, a_kind, b, b_kind):
     """The short way of an operator, if there is one; `b_kind` is 0 where it has one operand."""
@@ -329,11 +318,11 @@ def _shortly(which, a, a_kind, b, b_kind):
     if a_kind != 0 and (b_kind != 0 or which >= _NEGATIVE):
         if is_array(a, a_kind) or is_array(b, b_kind):
             kind, square = b_kind, which
-            if which == _POWER and b_kind == PLAIN_NUMBER and is_square(b):
+            if which == _POWER and b_kind == M.PLAIN_NUMBER and is_square(b):
                 kind, square = 0, _SQUARE
-            t = element_wise(load_int(shared + ROWS + 8 * square), a, a_kind, b, kind)
+            t = element_wise(load_int(shared + M.ROWS + 8 * square), a, a_kind, b, kind)
         elif which != _PRODUCT:
-            t = _short(which, load_int(shared + OPCODES + 8 * which), a, a_kind, b, b_kind, 0.0, 0)
+            t = _short(which, load_int(shared + M.OPCODES + 8 * which), a, a_kind, b, b_kind, 0.0, 0)
     return t
 
 
@@ -341,20 +330,20 @@ def _shortly(which, a, a_kind, b, b_kind):
 def _operator(which, a, b):
     """An operator of two operands, or, where both are the same and `which` says so, of one."""
     t = _shortly(which, a, kind_of(a), b, kind_of(b) if which < _NEGATIVE else 0)
-    return called(load_int(shared_words() + GENERAL + 8 * which), a, b) if t == GENERALLY else t
+    return called(load_int(shared_words() + M.GENERAL + 8 * which), a, b) if t == GENERALLY else t
 
 
 @inlined
 def _changed(which, a, b):
     """An operator in place.  A number is never changed: the name goes on with the result; a tensor that shares memory goes the general way."""
-    shared, extras, t = shared_words(), load_int(a + EXTRAS), GENERALLY
-    if kind_of(a) == TENSOR and load_int(a + ON_WORDS) != 0 and (extras == 0 or extras == load_int(shared + NONE)):
-        t = _shortly(which, a, TENSOR, b, kind_of(b))
+    shared, extras, t = shared_words(), load_int(a + M.EXTRAS), GENERALLY
+    if kind_of(a) == M.TENSOR and load_int(a + M.ON_WORDS) != 0 and (extras == 0 or extras == load_int(shared + M.NONE)):
+        t = _shortly(which, a, M.TENSOR, b, kind_of(b))
     if t == GENERALLY:
-        return called(load_int(shared + UPDATES + 8 * which), a, b)
-    if t == 0 or load_int(a + IS_NUMBER) != 0:
+        return called(load_int(shared + M.UPDATES + 8 * which), a, b)
+    if t == 0 or load_int(a + M.IS_NUMBER) != 0:
         return t
-    answer = called(load_int(shared + CHANGED), a, t)
+    answer = called(load_int(shared + M.CHANGED), a, t)
     drop(t)
     return answer
 
@@ -373,8 +362,8 @@ _add, _subtract, _multiply, _divide, _product = map(
 
 
 def _power(a, b, modulus):
-    if modulus != load_int(shared_words() + NONE):
-        answer = load_int(shared_words() + NOT_IMPLEMENTED)
+    if modulus != load_int(shared_words() + M.NONE):
+        answer = load_int(shared_words() + M.NOT_IMPLEMENTED)
         keep(answer)
         return answer
     return _operator(_POWER, a, b)
@@ -408,7 +397,7 @@ def _value_of_ufunc(function, a, a_kind, b, b_kind):
     """(whether there is one, value) of a ufunc of numbers, by a function of Python, or, where that is None, of a power."""
     _, x = slot_and_number(a, a_kind, 0)
     _, y = slot_and_number(b, b_kind, 0) if b_kind != 0 else (0, 0.0)
-    if function == load_int(shared_words() + NONE):
+    if function == load_int(shared_words() + M.NONE):
         value = _pow(x, y)
         # Squares have an instruction of their own.
         return y != 2.0 and value - value == 0.0, value
@@ -430,7 +419,7 @@ def _of_numbers(row, function, a, a_kind, b, b_kind):
     """The short way of a row of numbers, whose value a function of Python gives."""
     if words_of(a, a_kind, b, b_kind) == 0:
         return GENERALLY
-    opcode, good, value = integer_of(row, load_int(shared_words() + OPCODE)), *_value_of_ufunc(function, a, a_kind, b, b_kind)
+    opcode, good, value = integer_of(row, load_int(shared_words() + M.OPCODE)), *_value_of_ufunc(function, a, a_kind, b, b_kind)
     return _short(_GIVEN, opcode, a, a_kind, b, b_kind, value, 0) if good and opcode >= 0 else GENERALLY
 
 
@@ -438,14 +427,14 @@ def _of_numbers(row, function, a, a_kind, b, b_kind):
 def _ufunc(ufunc, method, a, b):
     """The short way of a ufunc of one operand or (`b` not 0) two; see `array_ufunc`."""
     shared = shared_words()
-    entry = dict_item(load_int(shared + (OF_ONE if b == 0 else OF_TWO)), ufunc)
+    entry = dict_item(load_int(shared + (M.OF_ONE if b == 0 else M.OF_TWO)), ufunc)
     a_kind, b_kind = kind_of(a), kind_of(b) if b != 0 else 0
     # (Beside a call NumPy has no method of such an ufunc that takes one operand.)
-    if entry == 0 or a_kind == 0 or b != 0 and (b_kind == 0 or compares(method, load_int(shared + CALL), EQUAL) != 1):
+    if entry == 0 or a_kind == 0 or b != 0 and (b_kind == 0 or compares(method, load_int(shared + M.CALL), EQUAL) != 1):
         return GENERALLY
     row, function = tuple_item(entry, 0), tuple_item(entry, 1)
     if is_array(a, a_kind) or is_array(b, b_kind):
-        return element_wise(row, a, a_kind, b, b_kind) if function != load_int(shared + NONE) else GENERALLY
+        return element_wise(row, a, a_kind, b, b_kind) if function != load_int(shared + M.NONE) else GENERALLY
     return _of_numbers(row, function, a, a_kind, b, b_kind)
 
 
@@ -464,7 +453,7 @@ def _array_ufunc(t, args, count, names):
     store_int(given, t)
     for k in range(count + further):
         store_int(given + 8 * (k + 1), load_int(args + 8 * k))
-    result = call_with(load_int(shared_words() + UFUNC), given, 1 + count, names)
+    result = call_with(load_int(shared_words() + M.UFUNC), given, 1 + count, names)
     release(given)
     return result
 
@@ -472,9 +461,9 @@ def _array_ufunc(t, args, count, names):
 def _record_element(opcode, a, position, number):
     """See `fields.record_element`."""
     a_kind = kind_of(a)
-    t = _short(_ELEMENT, opcode, a, a_kind, a, 0, number, position) if a_kind == TENSOR else GENERALLY
+    t = _short(_ELEMENT, opcode, a, a_kind, a, 0, number, position) if a_kind == M.TENSOR else GENERALLY
     if t == GENERALLY:
-        t = load_int(shared_words() + NONE)
+        t = load_int(shared_words() + M.NONE)
         keep(t)
     return t
 
@@ -482,13 +471,13 @@ def _record_element(opcode, a, position, number):
 def _record_row(row, attrs, a, b, value, integer):
     """See `fields.record_row`."""
     shared, t = shared_words(), GENERALLY
-    none = load_int(shared + NONE)
+    none = load_int(shared + M.NONE)
     a_kind, b_kind = kind_of(a), 0 if b == none else kind_of(b)
     if a_kind != 0 and (b == none or b_kind != 0):
         if is_array(a, a_kind) or is_array(b, b_kind):
             t = of_arrays(row, attrs, 0, a, a_kind, 0 if b == none else b, b_kind, 0 if value == none else value, integer)
         elif value == none:
-            function = attribute(row, load_int(shared + ON_FLOATS))
+            function = attribute(row, load_int(shared + M.ON_FLOATS))
             if function == 0:
                 return 0
             t = _of_numbers(row, function, a, a_kind, b, b_kind) if function != none else GENERALLY
@@ -504,12 +493,12 @@ def _record_choice(row, condition, a, b, value):
     shared, t = shared_words(), GENERALLY
     a_kind, b_kind = kind_of(a), kind_of(b)
     if a_kind != 0 and b_kind != 0:
-        if not is_of(value, FLOAT):
-            t = of_arrays(row, load_int(shared + EMPTY), condition, a, a_kind, b, b_kind, value, 0)
+        if not is_of(value, M.FLOAT):
+            t = of_arrays(row, load_int(shared + M.EMPTY), condition, a, a_kind, b, b_kind, value, 0)
         elif words_of(a, a_kind, b, b_kind) != 0:
-            t = _short(_CHOICE, integer_of(row, load_int(shared + OPCODE)), a, a_kind, b, b_kind, as_double(value), as_int(condition))
+            t = _short(_CHOICE, integer_of(row, load_int(shared + M.OPCODE)), a, a_kind, b, b_kind, as_double(value), as_int(condition))
     if t == GENERALLY:
-        t = load_int(shared + NONE)
+        t = load_int(shared + M.NONE)
         keep(t)
     return t
 
@@ -541,12 +530,12 @@ place, constant, live_on, record_element, record_row, record_choice = (
     _COMPILED[function][0] for function in (_place, _constant, _live, _record_element, _record_row, _record_choice)
 )
 
-_MEMBERS = [(name, OBJECT, offset, name == "_t") for name, offset in OBJECT_FIELDS.items()]
-_MEMBERS += [(name, INTEGER, offset, name == "_i") for name, offset in INTEGER_FIELDS.items()]
-_MEMBERS += [("_r", BOOL, REQUIRES, False), ("__weaklistoffset__", INTEGER, WEAK, True)]
+_MEMBERS = [(name, OBJECT, offset, name == "_t") for name, offset in M.OBJECT_FIELDS.items()]
+_MEMBERS += [(name, INTEGER, offset, name == "_i") for name, offset in M.INTEGER_FIELDS.items()]
+_MEMBERS += [("_r", BOOL, M.REQUIRES, False), ("__weaklistoffset__", INTEGER, M.WEAK, True)]
 _END = {"dealloc": _COMPILED[_end][1]}
 Fields = made(
-    f"{__name__}.Fields", object, SIZE, _END | {"traverse": _COMPILED[_traverse][1], "clear": _COMPILED[_clear][1]}, COLLECTED, _MEMBERS,
+    f"{__name__}.Fields", object, M.SIZE, _END | {"traverse": _COMPILED[_traverse][1], "clear": _COMPILED[_clear][1]}, COLLECTED, _MEMBERS,
     ("_v", _COMPILED[_value][1], _COMPILED[_set_value][1]),
 )  # fmt: skip
 
@@ -557,7 +546,7 @@ def native(cls, operators=True):
     An object of one such class may become one of another (``t.__class__ = Dual``): CPython looks whether both end in the same way.
     """
     slots = {name: _COMPILED[function][1] for name, function in _SLOTS.items()} if operators else {}
-    return copied(cls, SIZE, _END | slots)
+    return copied(cls, M.SIZE, _END | slots)
 
 
 def array_ufunc(cls):
@@ -567,10 +556,10 @@ def array_ufunc(cls):
 
 def share(name, thing, row=None):
     """Tell the functions of a class, a code or a function, or of an operator's general way and row."""
-    at = TOLD.get(name)
+    at = M.TOLD.get(name)
     if at is None:
         which = _SQUARE if name == "power2" else _OPERATORS[name][0]
-        at = GENERAL + 8 * which
-        SHARED[OPCODES // 8 + which], SHARED[ROWS // 8 + which] = row.opcode, id(row)
-    THINGS.append((thing, row))
-    SHARED[at // 8] = id(thing)
+        at = M.GENERAL + 8 * which
+        M.SHARED[M.OPCODES // 8 + which], M.SHARED[M.ROWS // 8 + which] = row.opcode, id(row)
+    M.THINGS.append((thing, row))
+    M.SHARED[at // 8] = id(thing)

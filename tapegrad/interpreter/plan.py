@@ -1,4 +1,4 @@
-"""From a row and the shapes of an operation to its backward program: the row's rule is traced with symbolic arrays (`interpreter.symbolic`)."""
+"""From a row and the shapes of an operation to its backward program: the row's rule is traced with symbolic arrays (`interpreter.planner`)."""
 
 import math
 
@@ -9,10 +9,8 @@ from ..rules import lang as L
 from ..rules.shapes import inside
 from ..tape.meta import SCALAR, c_strides
 from . import program as P
-from .planner import Planner, call_words, repair_words
+from .planner import ITEMSIZE, Atom, Planner, Sym, aligned, call_words, coalesce, fits, longest_inside, repair_words, within
 from .rule_array import Scattered, Windowed
-from .symbolic import ITEMSIZE, Atom, Sym
-from .windows import aligned, coalesce, fits, longest_inside, within
 
 
 class Steps(Planner):

@@ -34,8 +34,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from ..rules import lang as L
-from ..rules.cofactors import joined
-from ..rules.linalg import results
+from ..rules.linalg import joined, packed, results
 from ..rules.shapes import axes_of, taken_apart
 from ..rules.shaping import logical_view
 from ..tape.meta import c_strides
@@ -209,8 +208,7 @@ class RuleArray(L.Operators, ABC):
     def svd(self):
         """The reduced singular value decomposition ``U, s, Vh``."""
         (m, n), axis = self.shape[-2:], self.ndim - 2
-        packed = self._call("svd", (self,), compute=_packed_svd)
-        u, values, v = taken_apart(packed, (m, 1, n), axis)
+        u, values, v = taken_apart(self._call("svd", (self,), compute=lambda a: packed(*results("svd", a))), (m, 1, n), axis)
         return [u, values.reshape((*self.shape[:-2], min(m, n))), v.swapaxes(-1, -2)]
 
     # -- views --------------------------------------------------------------------------------
@@ -441,12 +439,6 @@ def _one_product(x, y):
         vectors = y._seen(None).reshape((y.lanes, y.shape[0]))
         return (vectors @ x.transpose((1, 0))).reshape((y.lanes, x.shape[0], *y.shape[1:]))._seen(y.lanes)
     return None
-
-
-def _packed_svd(a):
-    """The row ``svd``, with NaN where it would raise."""
-    u, s, vh = results("svd", a)
-    return np.concatenate([u, s[..., None, :], np.swapaxes(vh, -1, -2)], axis=-2)
 
 
 def _strided(flat, shape, strides):

@@ -36,35 +36,34 @@ the last one)::
                for i in range(100):
                    y1[i] = t1[i]
 
-Where to read what, in the order of that way (begin with `of_tape`, where all steps meet, and `ir`):
+Where to read what, in the order of that way (begin with `kernel`, where all steps meet, and `ir`):
 
 when a tape gets a kernel, and which one
     `kernels`      when a tape that is replayed becomes machine code.
-    `of_tape`      the kernel of a tape; `lower`, from a tape to its loop program.
+    `kernel`       the kernel of a tape; `lower`, from a tape to its loop program; the compiled code, its life, and how it is called
+                   (`program.executable`).
     `reasons`      why a tape has none, and what one would cost.
 
 a derivative as a tape
-    `adjoint`      values and gradients; `tangents`, values and tangents, or a Jacobian across a cut.
-    `templates`    the derivative of one scalar instruction; `expand`, compiled code that writes it for each.
-    `behind`       the adjoint of a tape of define-by-run, written on it, for a derivative inside of another; `scalars`, its compiled walks.
+    `adjoint`      values and gradients; values and tangents; or a Jacobian across a cut.
+    `templates`    the derivative of one scalar instruction, and compiled code that writes it for each.
+    `behind`       the adjoint of a tape of define-by-run, written on it, for a derivative inside of another.
     `terms`        symbolic values on which the rules of array instructions write theirs.
     `writing`      the tape that grows; `close` makes a `FinishedTape` of it.
 
 loops
-    `columns`      the instructions as parallel arrays.
+    `columns`      the instructions as parallel arrays; and arrays that are written element by element.
     `roll`         which of them are one line of a loop.
     `nest`         these loops, with the numbers of their executions.
-    `references`   what every operand of every line is; `storage`, arrays that are written element by element.
+    `references`   what every operand of every line is.
 
 the loop program
     `ir`           what it consists of; `listing`, its text.
     `build`        one from `references`, and where values live that other iterations read.
-    `arrays`       array instructions as statements; `arrays_planner` traces their rules into loops, with
-                   `arrays_views`, and `arrays_hosts`, what NumPy computes.
+    `arrays`       array instructions as statements; `arrays_planner` traces their rules into loops, and has what NumPy computes.
     `passes`       changes that make it faster.
 
 machine code
-    `cut`          pieces of bounded size; `spreading`, which loops several threads share; `plan`, where everything lies.
+    `cut`          pieces of bounded size, and where everything lies; `spreading`, which loops several threads share.
     `emit`         the LLVM module, with the entry from nopython code and the iterations of a loop; `emit_piece`.
-    `kernel`       the compiled code, its life, and how it is called (`program.executable`).
 """

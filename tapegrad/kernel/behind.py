@@ -1,7 +1,7 @@
 """The adjoint of a tape, or a tangent, written on the same tape: what a derivative inside of another one costs.
 
 `autograd.passes` and `autograd.tangents` run the rules of rows on tensors.  Here runs of scalar instructions are passed by compiled code, which writes the same
-instructions from templates (`kernel.templates`, `kernel.scalars`), with their values.  In between, element-wise instructions on arrays of
+instructions from templates (`kernel.templates`), with their values.  In between, element-wise instructions on arrays of
 one shape are passed by the same templates, a line at a time; of all other array instructions the rules are run on tensors.  Nothing is
 remembered of a tape: templates belong to rows.
 """
@@ -35,7 +35,7 @@ from ..rules import lang as L
 from ..tape.layout import ARRAY_RECORD, FIRST_ARRAY, SCALAR_LEAF
 from ..tape.meta import SCALAR
 from ..tape.places import caller_frame
-from . import scalars as S
+from . import templates as S
 from .reasons import NotLowered
 from .templates import FIRST, TemplateColumns, V, W, X, Z, evaluate, template
 
@@ -57,7 +57,7 @@ ELSEWHERE = 1 << 40
 
 
 class _Templates:
-    """All templates of adjoints, or of tangents, that were asked for, in columns that `scalars.write` reads; number 0 is none."""
+    """All templates of adjoints, or of tangents, that were asked for, in columns that `templates.write` reads; number 0 is none."""
 
     def __init__(self, forward):
         self.forward = forward
@@ -69,7 +69,7 @@ class _Templates:
         self.columns()
 
     def _forget(self):
-        """What was chosen by constant (entries of `scalars.entry_of`), and what templates compute of theirs: nothing yet."""
+        """What was chosen by constant (entries of `templates.entry_of`), and what templates compute of theirs: nothing yet."""
         self.entries, self.count = np.zeros((S.ENTRIES, S.ENTRY), np.int64), 0
         self.computed, self.end = np.zeros(CONSTANTS), 0
 
@@ -218,7 +218,7 @@ def _walked(kind, store, low, root, frame, wanted, *more):
 
 
 class _Walk:
-    """A walk between the `root` and slot `low`; adjoints or tangents of numbers are references (`kernel.scalars`), those of arrays are in `arrays`.
+    """A walk between the `root` and slot `low`; adjoints or tangents of numbers are references (`kernel.templates`), those of arrays are in `arrays`.
 
     Its memory serves one walk after another.
 

@@ -27,7 +27,7 @@ from itertools import pairwise
 import numpy as np
 
 from ..common.waiting import give_way
-from ..interpreter.windows import contiguous
+from ..interpreter.planner import contiguous
 from ..program.executable import described
 from ..program.trace import FAILS, GUARD, HOST, SHAPE
 from ..rules import BY_NAME, by_opcode
@@ -35,9 +35,9 @@ from ..rules import lang as L
 from ..tape.meta import SCALAR, meta_of
 from . import ir
 from .arrays import Arrays, as_seen
-from .arrays_hosts import expression_of
-from .arrays_views import ArrayRef, whole, without_table
+from .arrays_planner import expression_of
 from .columns import ARGUMENT, ARRAY, ENTRIES, distinct, joined
+from .ir import ArrayRef, whole, without_table
 from .nest import LoopNode
 from .reasons import NotLowered
 from .references import Carried, Direct, Gathered, Number, Outside, Phi, References, Spilled
@@ -55,7 +55,7 @@ def build(columns, structure, views=False):
     columns : Columns
     structure : roll.structure.RolledStructure
     views : bool
-        As of `of_tape.lower`.
+        As of `kernel.lower`.
 
     Returns
     -------

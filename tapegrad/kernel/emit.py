@@ -1,7 +1,7 @@
 """A loop program as an LLVM module.
 
 ``int64 kernel(int64 *inputs, int64 *outputs, int8 *workspace)`` gets the addresses of
-the caller's arrays and of a workspace (aligned to 64 bytes) of `plan.BufferPlan.nbytes`.
+the caller's arrays and of a workspace (aligned to 64 bytes) of `cut.BufferPlan.nbytes`.
 It returns -1; or the number of a guard that failed, the least one unless an early
 guard ended it; or -2 if an output marked `finite` is not.  It calls the pieces one
 after another (`kernel.cut`, `kernel.emit_piece`).
@@ -33,9 +33,8 @@ from ..program.stretch import P_LISTS, T_BASES, T_STATUS, T_STEPS, T_SUMS
 from ..rules import lang as L
 from ..rules.loops import CAPTURED_BAR, PARTNER, ROW_NUMBER
 from . import ir as K
-from .cut import buffers, costs, cut
+from .cut import buffers, costs, cut, plan
 from .emit_piece import NONE, POINTER, Shared, const, loop_names, repeat
-from .plan import plan
 from .spreading import spread
 
 #: Bytes of temporaries up to which memory is not used again, so that loops may share a function.

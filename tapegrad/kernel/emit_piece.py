@@ -7,7 +7,7 @@ Loops are tested at their end.  Counters and carried values are phis, and the
 least number of the guards that failed becomes one: it is a minimum without a branch, so that
 loops with guards are still vectorised.  Every buffer has a type of its own in
 LLVM's type-based alias analysis, which says that no two of them overlap: within
-a piece that is so (see `kernel.plan`), and memory used again is used again in
+a piece that is so (see `kernel.cut`), and memory used again is used again in
 another function, to which LLVM moves nothing.
 """
 
@@ -18,15 +18,14 @@ from llvmlite import ir
 
 from ..codegen.emit import I1, I8, I32, I64, MEMORY, REGISTER, Emitter, convert
 from ..codegen.library import needs_symbols
+from ..codegen.memory import spread_address
 from ..codegen.symbols import define
-from ..codegen.threads import spread_address
 from ..common.errors import require
 from ..common.waiting import give_way
 from ..interpreter.native import run_address
 from . import ir as K
-from .cut import CutLoop, is_number
+from .cut import CutLoop, aligned, is_number
 from .ir import Let, arithmetic, nodes
-from .plan import aligned
 from .spreading import NEUTRAL, operations_of
 
 POINTER = ir.PointerType()

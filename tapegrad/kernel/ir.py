@@ -27,17 +27,23 @@ A loop whose number of iterations differs from one execution to the next is
 *ragged*: `extent` is then an array with one number for each execution, chosen by
 `which` (an `Index` without table, in the counters of the loops around it), and its counter
 does not start again at zero but goes on counting over all executions.
+
+An `ArrayRef` is an array in a buffer; views of it are index arithmetic.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..common.errors import require
 from ..common.waiting import give_way
+from ..interpreter.planner import contiguous, within
 from ..rules import lang as L
 from ..rules.lang import nodes
+from ..tape.meta import c_strides
 from .listing import Listing
 
 #: Roles of buffers.
@@ -216,7 +222,7 @@ class Run(Statement):
     name : str
         For the listing.
     product : tuple of int or None
-        Rows, depth and columns, if this is the product of two matrices and nothing else (`arrays_hosts.part`).
+        Rows, depth and columns, if this is the product of two matrices and nothing else (`arrays_planner.part`).
     """
 
     program: np.ndarray
@@ -365,3 +371,93 @@ def own(body):
 def with_carries(statements):
     """These statements, and what the loops among them carry."""
     return {*statements, *(carry for loop in statements if isinstance(loop, Loop) for carry in loop.carries)}
+
+
+# ---- arrays -------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class ArrayRef:
+    """An array in a buffer.
+
+    Attributes
+    ----------
+    buffer : Buffer
+    offset : Index
+        Of its first element.
+    shape, strides : tuple of int
+        Strides in elements.
+    char : str
+        NumPy's dtype character, that of the buffer.
+    number : float or None
+        The value of every element, if it never changes.
+    """
+
+    buffer: Buffer
+    offset: Index
+    shape: tuple
+    strides: tuple
+    char: str
+    number: float | None = None
+
+    @property
+    def ndim(self):
+        return len(self.shape)
+
+    @property
+    def size(self):
+        return math.prod(self.shape)
+
+
+def whole(buffer, shape, offset=None):
+    """The C-contiguous array in `buffer`, from its beginning on or from an `Index`."""
+    return ArrayRef(buffer, Index() if offset is None else offset, tuple(shape), c_strides(shape, 1), buffer.char)
+
+
+def here(ref, target):
+    """Whether two arrays are the same elements."""
+    return target is not None and ref.buffer is target.buffer and ref.offset.same(target.offset) and ref.strides == target.strides
+
+
+def moved(index, base=0, steps=()):
+    """`index` (without table) plus `base` and ``sum(coefficient * counter)``."""
+    require(index.table is None, "an index by a table is moved")
+    total = dict(index.steps)
+    for loop, coefficient in steps:
+        total[loop] = total.get(loop, 0) + coefficient
+    return Index(index.base + base, tuple((loop, c) for loop, c in total.items() if c), None, index.plus)
+
+
+def added(one, other, body):
+    """The sum of two indices without tables; `body` receives the addition of what is loaded."""
+    plus = one.plus if other.plus is None else other.plus
+    if one.plus is not None and other.plus is not None:
+        body.append(plus := Let(L.arg(one.plus) + L.arg(other.plus), "l"))
+    total = moved(Index(one.base, one.steps), other.base, other.steps)
+    return Index(total.base, total.steps, None, plus)
+
+
+def without_table(index, body):
+    """`index` without table: what the table says is loaded by a statement in `body`."""
+    if index.table is None:
+        return index
+    table = np.ascontiguousarray(index.table, np.int64)
+    body.append(load := Load(Buffer(CONSTANT, table.size, "l", data=table), Index(index.base, index.steps)))
+    return added(Index(plus=load), Index(plus=index.plus), body)
+
+
+def window(x, shape, strides, offset, body):
+    """The window of `x` whose elements have these strides and offset (an `Index`) in C order, or None if it is none."""
+    if 0 in shape:
+        return ArrayRef(x.buffer, Index(), shape, c_strides(shape, 1), x.char)
+    if contiguous(x.shape, x.strides, 1):
+        return ArrayRef(x.buffer, added(x.offset, offset, body), shape, tuple(strides), x.char)
+    if offset.plus is not None:
+        return None
+    loops, coefficients = zip(*offset.steps) if offset.steps else ((), ())
+    inside = within(x.shape, x.strides, (*shape, *(loop.total for loop in loops)), (*strides, *coefficients), offset.base)
+    if inside is None:
+        return None
+    base, jumps = inside
+    ndim = len(shape)
+    return ArrayRef(x.buffer, moved(x.offset, base, zip(loops, jumps[ndim:])), shape, tuple(jumps[:ndim]), x.char)

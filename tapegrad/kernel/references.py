@@ -45,9 +45,8 @@ from ..interpreter.native import data_address
 from ..rules import BY_NAME
 from ..tape.meta import SCALAR
 from . import ir
-from .columns import ARGUMENT, ARRAY, ELEMENT, NUMBER, distinct
+from .columns import ARGUMENT, ARRAY, ELEMENT, NUMBER, distinct, place_writes, times_of
 from .nest import AffineIndex, LoopNode, StatementNode, Tables, nest
-from .storage import place_writes, times_of
 
 _STACK = BY_NAME["stack"]
 

@@ -14,7 +14,7 @@ Before and after, with four chunks::
                                                       y0[0] = a4
 
 The chunks depend on the program alone, and are added up in order, so that the number of threads does not change a bit.
-Independence of iterations is proved from positions (`passes.accesses.apart`).  Any other loop stays as it is.
+Independence of iterations is proved from positions (`passes.statements.apart`).  Any other loop stays as it is.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from . import ir
-from .passes.accesses import apart
+from .passes.statements import apart
 
 #: Nanoseconds, about: of a cheap operation in a vector, of another function, of an access to what caches hold, and to what they do not.
 _CHEAP, _FUNCTION, _NEAR, _FAR = 0.015, 2.5, 0.06, 0.25

@@ -1,18 +1,20 @@
 """A tape that grows by derivative instructions, and what makes a `FinishedTape` of it.
 
-Slots of the forward tape keep their numbers; what is made comes after them, in records (`kernel.expand`) and entries.
+Slots of the forward tape keep their numbers; what is made comes after them, in records (`kernel.templates`) and entries.
 Nothing is computed: an entry has a description of its result, no value.
 
-`close`, the last step of `kernel.adjoint` and `kernel.tangents`, tidies up: what a `Writer` holds is shared, folded, without dead
+`close`, the last step of `kernel.adjoint`, tidies up: what a `Writer` holds is shared, folded, without dead
 entries, and numbered anew.  The instructions of the forward tape all stay, for its outputs and guards need them; where its outputs
 are not asked for (`Writer.again`), those that the guards need.  Of what was written behind them ``1.0 * a`` is `a`, ``2.0 * 3.0`` is
-the constant 6.0, and the same operation on the same operands is made once.
+the constant 6.0, and the same operation on the same operands is made once (`number_values`: one walk up the instructions, with a hash table of
+those it has seen).
 """
 
 from dataclasses import replace
 
 import numpy as np
 
+from ..codegen.array_functions import HIGH, compiled_on_arrays, mix
 from ..program.finish import FinishedTape, Item, ReplayGuard, continuations, key_of
 from ..program.numbering import data_address, spread
 from ..program.trace import GUARD, HOST, ROW, Constants, Entry, HostCall, HostOperand
@@ -21,7 +23,6 @@ from ..rules.table import described
 from ..tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, RECORD, SCALAR_LEAF, TRACED
 from ..tape.meta import SCALAR, laid_out, meta_of
 from ..tape.store import RECORD_DTYPE
-from . import expand as T
 
 STACK, CONCATENATE, SELECT, CLONE = (BY_NAME[name] for name in ("stack", "concatenate", "select", "clone"))
 #: Attributes of one element.
@@ -243,7 +244,7 @@ class _Closing:
         self.records["constant"][constant] = tape.records["value"][constant]
         self.alias = np.zeros(self.count, np.int32)
         table = np.zeros(1 << (2 * self.count).bit_length(), np.int32)
-        T.number_values(first, self.count, int(self.writer.interleaved), *columns_of(self.buffer), fixed, self.alias, _ARITHMETIC, table)
+        number_values(first, self.count, int(self.writer.interleaved), *columns_of(self.buffer), fixed, self.alias, _ARITHMETIC, table)
 
     def _resolved(self, slot, what):
         """A result by the slot that stands for it, or as the constant it has turned out to be."""
@@ -316,3 +317,55 @@ def _slots_by(table, operands):
 def columns_of(buffer):
     """Records as int32, float64 and int64 numbers."""
     return [buffer.view(dtype) for dtype in (np.int32, np.float64, np.int64)]
+
+
+@compiled_on_arrays("void(int64, int64, int64, int32[::1], float64[::1], int64[::1], int8[::1], int32[::1], int64[::1], int32[::1])")
+def number_values(first, count, interleaved, records, numbers, bits, fixed, alias, opcodes, table):
+    """Fold and share scalar instructions from slot `first` on; those before it are shared with.
+
+    ``alias[i]`` becomes the slot that stands for slot i.  Where `fixed`, a slot is a leaf
+    whose constant is its value; an instruction that turns out to be one becomes such a
+    leaf.  `numbers` and `bits` are the same memory as `records`.  If they are `interleaved`, no slot before `first` stands for one that is made
+    for an earlier one.  `table` is all zeros, its size a power of two of at least ``2 * count``.
+    """
+    add, subtract, multiply, negative, absolute = opcodes[0], opcodes[1], opcodes[2], opcodes[3], opcodes[4]
+    mask = table.size - 1
+    for i in range(1, count):
+        op = records[8 * i]
+        alias[i] = i
+        if op >= FIRST_ARRAY or op <= SCALAR_LEAF and fixed[i] == 0:
+            continue
+        a, b = alias[records[8 * i + 1]], alias[records[8 * i + 2]]
+        if i >= first and op != SCALAR_LEAF:
+            of_a, of_b = a == 0 or fixed[a] == 1, b == 0 or fixed[b] == 1
+            x, y = numbers[4 * (i if a == 0 else a) + 3], numbers[4 * (i if b == 0 else b) + 3]
+            product = op == multiply or op == absolute
+            if of_a and of_b and (product or op == add or op == subtract or op == negative):
+                if product:
+                    value = 0.0 if op == absolute and (x == 0.0 or y == 0.0) else x * y
+                else:
+                    value = x + y if op == add else x - y if op == subtract else -x
+                op = records[8 * i] = SCALAR_LEAF
+                fixed[i], numbers[4 * i + 3] = 1, value
+                a = b = 0
+            elif product and (of_a and x == 1.0 or of_b and y == 1.0):
+                alias[i] = b if of_a else a
+                continue
+            elif op == absolute and (of_a and 0.0 < abs(x) < np.inf or of_b and 0.0 < abs(y) < np.inf):
+                # Only what is not finite times zero is something else than the product.
+                op = records[8 * i] = multiply
+            elif (op == add or op == multiply) and 0 < b < a:
+                a, b = b, a
+            records[8 * i + 1], records[8 * i + 2] = a, b
+        key, latest = bits[4 * i + 3], records[8 * i + 3] if interleaved else first
+        bucket = (mix((a << 32) ^ (b << 8) ^ op, key) >> HIGH) & mask
+        while True:
+            j = table[bucket]
+            if j == 0:
+                table[bucket] = i
+                break
+            if records[8 * j] == op and records[8 * j + 1] == a and records[8 * j + 2] == b and bits[4 * j + 3] == key:
+                if i >= first and (j >= first or j <= latest or op == SCALAR_LEAF):
+                    alias[i] = j
+                break
+            bucket = (bucket + 1) & mask

@@ -98,7 +98,7 @@ class Sum:
             raise StructureError(f"expected a function of theta and rows, got {type(function).__name__}")
         self._function, self._source, self._mean, self._engine = function, source, mean, engine
         self.__name__ = f"{'mean' if mean else 'sum'} of {getattr(function, '__name__', 'a function')}"
-        from ..transforms.replay.stats import EagerTime  # loads what makes code
+        from ..transforms.replay.running import EagerTime  # loads what makes code
 
         # It does not run at every call: chunks are recorded.
         EagerTime.of(self).seconds = float("-inf")

@@ -15,7 +15,7 @@ import numpy as np
 from ..autograd.anomaly import first_anomaly
 from ..common.errors import NonFiniteError, StructureError
 from ..transforms.keep import kept as kept_with
-from ..transforms.replay.arguments import sort_arguments
+from ..transforms.replay.answers import sort_arguments
 from ..transforms.transformed import Transformed, options_of
 from .layout import Layout
 from .proof import UNKNOWN, Proof, own_options

@@ -1,4 +1,4 @@
-"""Iterations that are for themselves: those of a loop that carries nothing, in chunks which threads may share (`codegen.threads`).
+"""Iterations that are for themselves: those of a loop that carries nothing, in chunks which threads may share (`codegen.memory`).
 
 Chunks are made by the number of iterations alone, each writes to places of its own, and the sums over iterations (adjoints of captured values) are
 added up chunk by chunk, in their order: so the bits are the same whatever the number of threads is, and whichever does what.

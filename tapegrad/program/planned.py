@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ..codegen.memory import KEPT_BLOCK
 from ..common.printing import bytes_text
 from ..interpreter.plan import Steps
-from ..interpreter.symbolic import ITEMSIZE
+from ..interpreter.planner import ITEMSIZE
 from ..tape.meta import meta_of
 from .trace import ROW
 

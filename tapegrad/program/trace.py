@@ -37,7 +37,7 @@ from ..common.errors import GradientError, GuardError, reason, require
 from ..common.host_functions import HostFunction, host_function
 from ..common.tree import mapped, parts_of
 from ..interpreter.fields import place
-from ..interpreter.symbolic import ITEMSIZE
+from ..interpreter.planner import ITEMSIZE
 from ..rules import BY_NAME
 from ..tape.layout import ARRAY_LEAF, SCALAR_LEAF, TRACED
 from ..tape.meta import SCALAR, meta_of

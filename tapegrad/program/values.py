@@ -27,9 +27,7 @@ from ..codegen.ufuncs import inner_loop
 from ..common.uninterrupted import imported
 from ..interpreter import program as P
 from ..interpreter.plan import Steps
-from ..interpreter.planner import call_words
-from ..interpreter.symbolic import ITEMSIZE, Atom, Sym
-from ..interpreter.windows import aligned, coalesce, longest_inside
+from ..interpreter.planner import ITEMSIZE, Atom, Sym, aligned, call_words, coalesce, longest_inside
 from ..rules import lang as L
 from ..rules.loops import DRIVEN
 from ..rules.table import cached

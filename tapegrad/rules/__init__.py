@@ -9,19 +9,15 @@ number (`codegen.of_rows`).
 
 ================================  ==========================================================================
 elementwise, special              functions of each element: NumPy's and SciPy's, comparisons as numbers
-reductions, scans, products       over axes, along one, and the product of matrices
-shaping                           other shapes and orders, parts, joints, assignment
-linalg, triangular                of matrices; `cofactors` has what derivatives of the determinant are made of
-learning                          single instructions for softmax and cross-entropy
+reductions                        over axes, softmax and cross-entropy; products of elements and of matrices; scans along an axis
+shaping                           other shapes and orders, parts, joints, assignment; transposed, and added into a part
+linalg                            of matrices, with what derivatives of the determinant are made of
 loops                             loops whose bodies are tapes
 complex                           Fourier transforms and matrices of complex numbers, whose parts are an axis of real arrays
-transposed, accumulating,         what only derivatives and kernels call: transposed movements of data,
-cofactors                         additions into part of an array, cofactors
 ================================  ==========================================================================
 """
 
-from . import elementwise, special, reductions, products, shaping, learning, linalg  # noqa: F401
-from . import triangular, scans, transposed, accumulating, cofactors, loops, complex  # noqa: F401
+from . import elementwise, special, reductions, shaping, linalg, loops, complex  # noqa: F401
 from .table import BY_FUNCTION, BY_NAME, ROWS, by_opcode  # noqa: F401
 
 #: The rows of the package; others are a program's own.

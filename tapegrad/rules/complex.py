@@ -16,7 +16,7 @@ from . import lang as L
 from . import shapes as S
 from .elementwise import over_square
 from .lang import select
-from .shapes import of_one, side_by_side, taken_apart
+from .shapes import side_by_side, taken_apart
 from .table import elementwise, structural
 
 
@@ -83,9 +83,9 @@ def _fourier_vjp(g, x, z, axes=(-1,), forward=True, source="complex", target="co
 
 
 structural(
-    "fourier", 1, _fourier_value, _fourier_vjp, jvp=of_one(lambda t, x, z, **attrs: t.fourier(**attrs)), node="Fft",
+    "fourier", 1, _fourier_value, _fourier_vjp, jvp=lambda t, x, z, **attrs: t.fourier(**attrs), node="Fft",
     doc="discrete Fourier transform without a factor, of real signals (`source`), to their real part (`target`) or the frequencies that tell "
-    "the others (\"half\"; `twofold`: times 2 those that stand for two)", shape=_fourier_shape, effect="dense",
+    "the others (\"half\"; `twofold`: times 2 those that stand for two)", shape=_fourier_shape,
 )
 
 
@@ -171,9 +171,9 @@ def _det_jvp(t, x, z):
 
 
 structural(
-    "complex_det", 1, lambda x: as_parts(np.linalg.det(as_complex(x))), _det_vjp, jvp=of_one(_det_jvp), node="LinalgDet",
+    "complex_det", 1, lambda x: as_parts(np.linalg.det(as_complex(x))), _det_vjp, jvp=_det_jvp, node="LinalgDet",
     doc="determinant of complex matrices; the derivative at a singular matrix is NaN",
-    shape=lambda x: ((*x.shape[:-3], 2), S.floating(x)), effect="dense",
+    shape=lambda x: ((*x.shape[:-3], 2), S.floating(x)),
 )
 
 
@@ -245,10 +245,10 @@ def _eig_jvp(t, x, z, kind=""):
 
 
 structural(
-    "complex_eig", 1, _eig_value, _eig_vjp, jvp=of_one(_eig_jvp), node="LinalgEig", raises=True,
+    "complex_eig", 1, _eig_value, _eig_vjp, jvp=_eig_jvp, node="LinalgEig", raises=True,
     doc="eigenvalues (first row) and eigenvectors of length 1 (columns of the rows below) of complex matrices, packed, those of Hermitian ones by "
     "one triangle; the terms 1/(a-b) of equal eigenvalues count as 0",
-    shape=lambda x, kind="": ((*x.shape[:-3], x.shape[-3] + 1, x.shape[-2], 2), S.floating(x)), effect="dense",
+    shape=lambda x, kind="": ((*x.shape[:-3], x.shape[-3] + 1, x.shape[-2], 2), S.floating(x)),
 )
 
 
@@ -266,8 +266,8 @@ def _erf_slope(x, kind):
 structural(
     "complex_erf", 1, lambda x, kind="erf": as_parts(getattr(imported("scipy.special"), kind)(as_complex(x))),
     lambda g, x, z, kind="erf": (Pair.of(g).times(_erf_slope(x, kind).conj()).packed(x),),
-    jvp=of_one(lambda t, x, z, kind="erf": Pair.of(t).times(_erf_slope(x, kind)).packed(z)), node="Erf",
-    doc="error function of complex numbers, and its complement (`kind`)", shape=lambda x, kind="erf": (x.shape, S.floating(x)), effect="dense",
+    jvp=lambda t, x, z, kind="erf": Pair.of(t).times(_erf_slope(x, kind)).packed(z), node="Erf",
+    doc="error function of complex numbers, and its complement (`kind`)", shape=lambda x, kind="erf": (x.shape, S.floating(x)),
 )
 
 

@@ -109,10 +109,6 @@ def _logaddexp(x, y):
     return select(L.eq(x, y), x + LN2, big + L.log1p(L.exp(small - big)))
 
 
-def _logaddexp_scalar(x, y):
-    return x + LN2 if x == y else max(x, y) + math.log1p(math.exp(-abs(x - y)))
-
-
 def _share(x, y, z, scale=1.0):
     # Equal infinities have no difference.  (Equal numbers have one, whose derivative counts at second order.)
     return select(L.eq(x, y) & L.isnan(x - y), 0.5, L.sigmoid((x - y) * scale))
@@ -120,7 +116,7 @@ def _share(x, y, z, scale=1.0):
 
 of_numpy(
     "logaddexp", "log(e**x + e**y) without overflow", "1.0, 1.0 -> 1.6931..., (0.5, 0.5)", _share, lambda x, y, z: _share(y, x, z),
-    expr=_logaddexp, scalar=_logaddexp_scalar,
+    expr=_logaddexp, scalar=lambda x, y: x + LN2 if x == y else max(x, y) + math.log1p(math.exp(-abs(x - y))),
 )
 
 # ---- trigonometric and hyperbolic functions ------------------------------------

@@ -157,14 +157,14 @@ def _pull_shape(seeds, carry, captured, xs, z, program):
 structural(
     "loop", 3, lambda carry, captured, xs, program: program.run(carry, captured, xs), lambda *_, program: (), constants=(0, 1, 2),
     node="Loop", doc="the iterations of a loop whose body is a tape: last carry, results of all iterations, and what is kept of them",
-    shape=_loop_shape, effect="dense",
+    shape=_loop_shape,
 )
 structural(
     "loop_results", 4, lambda carry, captured, xs, z, program: z[: program.outputs].astype("d"), _results_vjp, jvp=_results_jvp, constants=(3,),
     forward=lambda carry, captured, xs, z, program: z.narrow(0, 0, program.outputs), node="LoopResults",
-    doc="last carry and results of all iterations, out of what `loop` gives", shape=_results_shape, effect="dense",
+    doc="last carry and results of all iterations, out of what `loop` gives", shape=_results_shape,
 )
 structural(
     "loop_pull", 4, lambda seeds, carry, captured, xs, z, program: program.pull(seeds, carry, captured, xs, z), _pull_vjp, jvp=_pull_jvp,
-    constants=(4,), node="LoopPull", doc="the adjoints of the operands of a loop, from those of its results", shape=_pull_shape, effect="dense",
+    constants=(4,), node="LoopPull", doc="the adjoints of the operands of a loop, from those of its results", shape=_pull_shape,
 )

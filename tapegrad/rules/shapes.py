@@ -180,27 +180,6 @@ def stacked(parts, axis):
     return (*shape[:axis], len(parts), *shape[axis:])
 
 
-def of_one(rule):
-    """The JVP of a row of one differentiable operand.
-
-    Parameters
-    ----------
-    rule : callable
-        ``rule(t, *operands, z, **attrs)``; `t` is the only entry of `tangents`, which has one for each differentiable operand, and
-        never None.
-
-    Returns
-    -------
-    callable
-        As `Row.jvp`.
-    """
-
-    def jvp(tangents, *rest, **attrs):
-        return rule(tangents[0], *rest, **attrs)
-
-    return jvp
-
-
 def added(*parts):
     """The sum of the parts that are not None (at least one)."""
     return reduce(operator.add, [p for p in parts if p is not None])

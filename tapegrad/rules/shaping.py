@@ -4,6 +4,10 @@ Adjoints are C-contiguous arrays of their slot's shape, so every view is an
 affine map on the flat, C-ordered positions of its operand: `shape`, `strides`
 (in elements) and `offset` say which.  Anything irregular is a gather at flat
 positions, whose transpose is a scatter-add.
+
+Transposed movements, and additions into part of an array (how an adjoint grows by that of one element or window), are what the
+rules of other rows are made of; a user never calls them.  They are rows so that a derivative can be differentiated again.
+As rows they give a new array; a replay that needs the old one no more adds in place.
 """
 
 import math
@@ -12,9 +16,7 @@ import numpy as np
 
 from ..common.errors import require
 from . import shapes as S
-from .shapes import of_one
 from .table import structural
-from .transposed import look
 
 
 def logical_view(x, shape=(), strides=(), offset=0):
@@ -71,7 +73,7 @@ for _name, _node, _doc in (
     ("as_strided", "AsStrided", "a strided window of the C-ordered elements"),
 ):
     VIEWS[_name] = structural(
-        _name, 1, logical_view, _view_vjp, jvp=of_one(lambda t, x, z, shape=(), strides=(), offset=0: t.strided(shape, strides, offset)),
+        _name, 1, logical_view, _view_vjp, jvp=lambda t, x, z, shape=(), strides=(), offset=0: t.strided(shape, strides, offset),
         linear=True, node=_node, doc=_doc, dynamic="offset",
         shape=lambda x, shape=(), strides=(), offset=0: (S.window(x, shape, strides, offset), x.char), effect="view",
     )
@@ -84,7 +86,7 @@ for _name, _node, _doc in (
 ):
     structural(
         _name, 1, lambda x, shape=(): x.reshape(shape) if x.__class__ is np.ndarray else np.reshape(x, shape), lambda g, x, z, shape=(): (g.reshape(x.shape),),
-        jvp=of_one(lambda t, x, z, shape=(): t.reshape(z.shape)), linear=True, node=_node, doc=_doc,
+        jvp=lambda t, x, z, shape=(): t.reshape(z.shape), linear=True, node=_node, doc=_doc,
         shape=lambda x, shape=(): (S.counted(x, shape), x.char), effect="view",
     )
 
@@ -92,12 +94,12 @@ for _name, _node, _doc in (
 for _name, _node, _doc in (("transpose", "Permute", "axes permuted"), ("t", "T", "a matrix transposed")):
     structural(
         _name, 1, lambda x, axes=(): np.transpose(x, axes), lambda g, x, z, axes=(): (g.transpose(np.argsort(axes).tolist()),),
-        jvp=of_one(lambda t, x, z, axes=(): t.transpose(axes)), linear=True, node=_node, doc=_doc,
+        jvp=lambda t, x, z, axes=(): t.transpose(axes), linear=True, node=_node, doc=_doc,
         shape=lambda x, axes=(): (S.permuted(x, axes), x.char), effect="view",
     )
 structural(
     "flip", 1, lambda x, axes=(): np.flip(x, axes), lambda g, x, z, axes=(): (g.flip(axes),),
-    jvp=of_one(lambda t, x, z, axes=(): t.flip(axes)), linear=True, node="Flip", doc="the order along axes reversed",
+    jvp=lambda t, x, z, axes=(): t.flip(axes), linear=True, node="Flip", doc="the order along axes reversed",
     shape=lambda x, axes=(): (S.along(x, *axes), x.char), effect="view",
 )
 
@@ -108,10 +110,6 @@ def _gather_vjp(g, x, index, z, shape=()):
     return (g.scatter(index, x.shape),)
 
 
-def _gather_jvp(t, x, index, z, shape=()):
-    return t.gather(index, shape) if x.shape else t.broadcast_to(shape)
-
-
 for _name, _node, _doc in (
     ("gather", "Index", "elements at given flat positions: integer-array and mask indexing, take, repeat, tile, roll"),
     ("roll", "Roll", "elements rolled along axes"),
@@ -120,22 +118,17 @@ for _name, _node, _doc in (
 ):
     structural(
         _name, 1, lambda x, index, shape=(): np.reshape(np.take(x, index), shape), _gather_vjp,
-        jvp=of_one(_gather_jvp), linear=True, node=_node, doc=_doc, constants=(1,),
+        jvp=lambda t, x, index, z, shape=(): t.gather(index, shape) if x.shape else t.broadcast_to(shape), linear=True,
+        node=_node, doc=_doc, constants=(1,),
         shape=lambda x, index, shape=(): (S.taken(index, shape), x.char), effect="move",
     )
 
 
-def _concatenate_vjp(g, *rest, axis=0):
-    return tuple(S.taken_apart(g, [part.shape[axis] for part in rest[:-1]], axis))
-
-
-def _concatenate_jvp(tangents, *rest, axis=0):
-    return S.side_by_side(rest[-1], rest[-1].shape, tangents, [part.shape[axis] for part in rest[:-1]], axis)
-
-
 structural(
-    "concatenate", -1, lambda *xs, axis=0: np.concatenate(xs, axis=axis), _concatenate_vjp,
-    jvp=_concatenate_jvp, linear=True, node="Cat", doc="arrays joined along an existing axis",
+    "concatenate", -1, lambda *xs, axis=0: np.concatenate(xs, axis=axis),
+    lambda g, *rest, axis=0: tuple(S.taken_apart(g, [part.shape[axis] for part in rest[:-1]], axis)),
+    jvp=lambda tangents, *rest, axis=0: S.side_by_side(rest[-1], rest[-1].shape, tangents, [part.shape[axis] for part in rest[:-1]], axis),
+    linear=True, node="Cat", doc="arrays joined along an existing axis",
     shape=lambda *xs, axis=0: (S.joined(xs, axis), S.together(*xs)), effect="move",
 )
 
@@ -171,7 +164,7 @@ def _diagonal_window(x, k, shape):
 
 structural(
     "diag", 1, lambda x, k=0, shape=(): np.diag(x, k), lambda g, x, z, k=0, shape=(): (g.strided(*_diagonal_window(x, k, shape)),),
-    jvp=of_one(lambda t, x, z, k=0, shape=(): z.assemble(shape, [(t, *_diagonal_window(x, k, shape))])), linear=True, node="Diag",
+    jvp=lambda t, x, z, k=0, shape=(): z.assemble(shape, [(t, *_diagonal_window(x, k, shape))]), linear=True, node="Diag",
     doc="a matrix with a vector on its diagonal", shape=_diagflat_shape, effect="move",
 )
 
@@ -242,6 +235,133 @@ def _astype_shape(x, dtype="d"):
 structural(
     # Of the adjoint the accumulation casts to the dtype of the operand.
     "astype", 1, lambda x, dtype="d": np.asarray(x).astype(dtype), lambda g, x, z, dtype="d": (g * 1.0,),
-    jvp=of_one(lambda t, x, z, dtype="d": t * 1.0), linear=True, node="ToCopy",
+    jvp=lambda t, x, z, dtype="d": t * 1.0, linear=True, node="ToCopy",
     doc="conversion between float32 and float64", shape=_astype_shape, effect="elementwise",
+)
+
+
+# ---- transposed, and added into a part --------------------------------------------------------
+
+
+def distinct(shape, strides):
+    """Whether no element is met twice by a window (sufficient, not necessary)."""
+    reach = 0
+    for step, extent in sorted((abs(s), n) for s, n in zip(strides, shape) if n > 1):
+        if step <= reach:
+            return False
+        reach += step * (extent - 1)
+    return True
+
+
+def look(array, shape, strides, offset):
+    """The window of a C-contiguous array, for reading and writing."""
+    return np.ndarray(shape, array.dtype, array, offset * array.itemsize, [s * array.itemsize for s in strides])
+
+
+def place_value(x, shape=(), strides=(), offset=0):
+    """Zeros of `shape` with `x` added into the window of these strides and offset (in elements)."""
+    x = np.asarray(x)
+    result = np.zeros(shape, x.dtype)
+    if not x.size:
+        return result
+    if distinct(x.shape, strides):
+        look(result, x.shape, strides, offset)[...] = x
+        return result
+    return scatter_value(x, window_positions(x.shape, strides) + offset, shape)
+
+
+def window_positions(shape, strides):
+    """Flat positions of the elements of a window, in its order, counted from its first element."""
+    positions = np.zeros((), np.int64)
+    for extent, step in zip(shape, strides):
+        positions = positions[..., None] + np.arange(extent) * step
+    return positions.reshape(-1)
+
+
+def _placed_shape(x, shape=(), strides=(), offset=0):
+    S.inside(math.prod(shape), x.shape, strides, offset)
+    return tuple(shape), x.char
+
+
+structural(
+    "place", 1, place_value,
+    lambda g, x, z, shape=(), strides=(), offset=0: (g.strided(x.shape, strides, offset),),
+    jvp=lambda t, x, z, shape=(), strides=(), offset=0: t.placed(shape, strides, offset),
+    linear=True, node="Place", doc="zeros with x added into a strided window", dynamic="offset",
+    shape=_placed_shape, effect="move", adds=True,
+)
+
+
+def scatter_value(x, index, shape=()):
+    """Zeros of `shape` with the elements of `x` added at flat positions `index`."""
+    x = np.asarray(x)
+    count = int(np.prod(shape, dtype=np.int64))
+    return np.bincount(np.ravel(index), x.reshape(-1), count).astype(x.dtype).reshape(shape)
+
+
+def _scattered_shape(x, index, shape=()):
+    S.taken(index, x.shape)
+    require(min(shape, default=0) >= 0, f"the shape {shape}")
+    return tuple(shape), x.char
+
+
+structural(
+    "scatter", 1, scatter_value, lambda g, x, index, z, shape=(): (g.gather(index, x.shape),),
+    jvp=lambda t, x, index, z, shape=(): t.scattered(index, shape),
+    linear=True, node="IndexAdd", doc="zeros with x added at given flat positions", constants=(1,),
+    shape=_scattered_shape, effect="move", adds=True,
+)
+
+
+def add_window_value(x, v, shape=(), strides=(), offset=0):
+    """A copy of `x` with `v` added into the window of these strides and offset (in elements)."""
+    result = np.array(x, order="C")
+    if 0 in shape:
+        return result
+    if distinct(shape, strides):
+        look(result, shape, strides, offset)[...] += v
+        return result
+    return add_at_value(result, np.broadcast_to(v, shape), window_positions(shape, strides) + offset)
+
+
+def add_at_value(x, v, index):
+    """A copy of `x` with the elements of `v` added at flat positions `index`."""
+    result = np.array(x, order="C")
+    np.add.at(result.reshape(-1), np.ravel(index), np.ravel(v))
+    return result
+
+
+def _add_window_jvp(tangents, x, v, z, shape=(), strides=(), offset=0):
+    to_x, to_v = tangents
+    if to_v is None:
+        return to_x
+    to_v = to_v.broadcast_to(shape)
+    return to_v.placed(x.shape, strides, offset) if to_x is None else to_x.add_window(to_v, strides, offset)
+
+
+structural(
+    "add_window", 2, add_window_value,
+    lambda g, x, v, z, shape=(), strides=(), offset=0: (g, g.strided(shape, strides, offset)),
+    jvp=_add_window_jvp, linear=True, node="AddWindow", doc="x with v added into a strided window", dynamic="offset",
+    shape=assigned_shape, effect="write", adds=True,
+)
+
+
+def _at_shape(x, v, index):
+    S.taken(index, v.shape)
+    return x.shape, x.char
+
+
+def _add_at_jvp(tangents, x, v, index, z):
+    to_x, to_v = tangents
+    if to_v is None:
+        return to_x
+    return to_v.scattered(index, x.shape) if to_x is None else to_x.add_at(to_v, index)
+
+
+structural(
+    "add_at", 2, add_at_value,
+    lambda g, x, v, index, z: (g, g.gather(index, v.shape)),
+    jvp=_add_at_jvp, linear=True, node="AddAt", constants=(2,), doc="x with the elements of v added at given flat positions",
+    shape=_at_shape, effect="write", adds=True,
 )

@@ -308,9 +308,10 @@ def elementwise(name, value, expr, partials, *, node, doc, **attributes):
     return register(row)
 
 
-def structural(name, arity, value, vjp, *, node, doc, shape, effect, **attributes):
-    """Register a structural row, with further attributes of `Row`."""
-    return register(Row(name, arity, node, value, doc, vjp=vjp, shape=shape, effect=effect, **attributes))
+def structural(name, arity, value, vjp, *, node, doc, shape, jvp=None, **attributes):
+    """Register a structural row, with further attributes of `Row`; a row of one operand has ``jvp(t, *operands, z, **attrs)``, `t` being its tangent."""
+    of_all = (lambda tangents, *rest, **attrs: jvp(tangents[0], *rest, **attrs)) if jvp and arity == 1 else jvp
+    return register(Row(name, arity, node, value, doc, vjp=vjp, jvp=of_all, shape=shape, **attributes))
 
 
 def lasts(row, attrs):

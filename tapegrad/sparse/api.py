@@ -30,7 +30,7 @@ from ..transforms.transformed import OfDirections, Transformed
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-    from ..transforms.replay.stats import Stats
+    from ..transforms.replay.running import Stats
 
 
 def as_sparse(e):

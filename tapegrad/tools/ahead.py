@@ -22,8 +22,8 @@ from ..array.record import apply
 from ..codegen import pack
 from ..codegen.host import levels_here
 from ..codegen.library import compiled_function
+from ..codegen.memory import spread_address
 from ..codegen.of_rows import reverse_switch, value_switch
-from ..codegen.threads import spread_address
 from ..common.errors import require
 from ..interpreter.signature import Signature
 from ..program.values import ValueProgram

@@ -25,7 +25,7 @@ from ..common.uninterrupted import uninterrupted
 from ..rules.lang import nodes
 from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, RECORD, SCALAR_LEAF
 from ..transforms.functional import ValueAndGrad, jit
-from ..transforms.replay.arguments import sort_arguments
+from ..transforms.replay.answers import sort_arguments
 from ..transforms.transformed import OfValues, Transformed
 from .comparing.compare import least
 

@@ -3,11 +3,10 @@
 Imports: common, rules, tape, codegen, interpreter, array, autograd, program, kernel, nopython.
 
 `transformed`  what they return, also of transformations that are one function of an evaluation; `functional`, `grad`, `value_and_grad` and `jit`.
-`forward`      `jvp`, `derivative`, and the passes on dual numbers of `jacfwd`.
+`forward`      `jvp`, `derivative`, the passes on dual numbers of `jacfwd`, and `jet`: Taylor coefficients of any order.
 `jacobians`    `vjp`, `linearize`, `jacfwd`, `jacrev`, `jacobian`.
 `hessians`     `hessian`, `hessian_diag`, `laplacian`, `hvp`, `gnvp`.
 `vmap`         `vmap`: a function of many points at once; `loops`, of which these are the iterations.
-`jet`          `jet`: Taylor coefficients of any order.
 `checkpoint`   computes again on the way back instead of storing.
 `implicit`     derivatives of what a solver finds.
 `compiled`     `compile`: a recorded function with its gradient, called from Numba's nopython code.

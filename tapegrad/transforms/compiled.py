@@ -81,7 +81,7 @@ class CompiledCode:
         """Make a kernel of the tape, if there is one; with an `entry` of its own for what it leaves to the replay."""
         with uninterrupted:
             from ..kernel.emit import CompileOptions
-            from ..kernel.of_tape import TapeKernel
+            from ..kernel.kernel import TapeKernel
 
         try:
             with faults_are_reasons():

@@ -43,9 +43,9 @@ from .replay.answers import MISS, values_of, written
 from .replay.directions import of_directions
 
 if TYPE_CHECKING:
-    from ..kernel.of_tape import TapeKernel
+    from ..kernel.kernel import TapeKernel
     from ..program.finish import FinishedTape
-    from .replay.stats import Stats
+    from .replay.running import Stats
 
 R = TypeVar("R", bound=Any, covariant=True)
 

@@ -22,7 +22,7 @@ from tapegrad.array.typing import Array, Axis, Pytree, TensorLike
 from tapegrad.autograd.custom.primitives import Primitive
 from tapegrad.common.observers import RemovableHandle
 from tapegrad.common.printing import Picture, PlainTable
-from tapegrad.kernel.of_tape import TapeKernel
+from tapegrad.kernel.kernel import TapeKernel
 from tapegrad.optimize.result import Result
 from tapegrad.program.finish import FinishedTape
 from tapegrad.tools.check import Report
@@ -31,7 +31,7 @@ from tapegrad.tools.comparing.scaling import Scaling
 from tapegrad.tools.explain_jumps import Jumps
 from tapegrad.tools.explain_zero import Explanation
 from tapegrad.transforms.compiled import Compiled, CompiledOutputs
-from tapegrad.transforms.replay.stats import Stats
+from tapegrad.transforms.replay.running import Stats
 from tapegrad.transforms.transformed import Jitted, Transformed
 from tests.annotations.held import assert_type
 

@@ -10,8 +10,8 @@ import tapegrad as tg
 from tapegrad.array.recorded import Recorded
 from tapegrad.array.series import Series
 from tapegrad.interpreter import rule_array
+from tapegrad.interpreter.planner import STEPS, Sym
 from tapegrad.interpreter.rule_array import RuleArray, Scattered, Windowed
-from tapegrad.interpreter.symbolic import STEPS, Sym
 from tapegrad.kernel.terms import Term
 from tapegrad.rules import BY_NAME
 from tests.array.dual.test_every_row import ran, usable

@@ -16,12 +16,11 @@ from tests.sources import PACKAGE, nodes_of
 ASKED = {
     "codegen/disk.py": {"fcntl", "sys.platform"},  # locks on folders
     "common/waiting.py": {"sys.platform"},  # priorities of threads
-    "codegen/memory.py": {"os.name"},  # what C calls to let another thread run
+    "codegen/memory.py": {"ctypes.CDLL", "os.name"},  # pthreads, and what C calls to let another thread run
     "codegen/symbols.py": {"libmvec"},
     "codegen/host.py": {"ctypes.CDLL", "os.uname", "sys.platform"},  # what made code; libmvec
     "common/config.py": {"sys.platform"},  # where caches are kept, and for whom
     "common/memory.py": {"ctypes.CDLL", "sys.platform"},  # malloc_trim
-    "codegen/threads.py": {"ctypes.CDLL"},  # pthreads
     "many/data.py": {"mmap"},  # to tell mapped files from arrays
     "tools/installation.py": {"platform"},  # for the reader
 }

@@ -9,7 +9,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.common import config
-from tapegrad.kernel import of_tape
+from tapegrad.kernel import kernel
 from tapegrad.many import engines
 from tapegrad.nopython import compile as numba_compile
 from tapegrad.transforms.saving import recorder
@@ -39,8 +39,8 @@ def at_once():
 
 def test_while_a_kernel_is_compiled(at_once, monkeypatch):
     monkeypatch.setattr(config, "strict", False)
-    made = of_tape.TapeKernel.__init__
-    monkeypatch.setattr(of_tape.TapeKernel, "__init__", lambda self, *args: made(at_once(self), *args))
+    made = kernel.TapeKernel.__init__
+    monkeypatch.setattr(kernel.TapeKernel, "__init__", lambda self, *args: made(at_once(self), *args))
     g = tg.jit(tg.grad(lambda x: np.sin(x) * x), kernel="always")
     with pytest.raises(TimeLimit):
         g(1.0), g(1.1), g(1.2)

@@ -18,7 +18,7 @@ def vjp(g, x, z):
     return (block.row("expm_row").strided((n, n), (2 * n, 1), n),)
 
 def jvp(t, x, z):
-    n, (t,) = x.shape[-1], t
+    n = x.shape[-1]
     block = t.assemble((2 * n, 2 * n), [(x, (n, n), (2 * n, 1), 0), (x, (n, n), (2 * n, 1), n * (2 * n + 1)), (t, (n, n), (2 * n, 1), n)])
     return block.row("expm_row").strided((n, n), (2 * n, 1), n)
 

@@ -12,7 +12,7 @@ from tapegrad.rules import table
 @pytest.fixture
 def toys(monkeypatch, tmp_path):
     """A table of two rows, and the scalar switch made from it."""
-    from tapegrad.codegen import code, switches
+    from tapegrad.codegen import code, row_modules
     from tapegrad.interpreter import native
 
     rows = []
@@ -28,7 +28,7 @@ def toys(monkeypatch, tmp_path):
         "mix", lambda x, y: 5.0 * x + y * y, lambda x, y: 5.0 * x + y * y, (lambda x, y, z: 5.0, lambda x, y, z: y + y),
         scalar=lambda x, y: 5.0 * x + y * y, node="Mix", doc="5 x + y ** 2",
     )  # fmt: skip
-    (switch,) = code.machine_code("toys", lambda: str(switches.module("reverse", False)), ["reverse"])
+    (switch,) = code.machine_code("toys", lambda: str(row_modules.switch_module("reverse", False)), ["reverse"])
     monkeypatch.setattr(native, "reverse_switch", lambda special: switch)
     return cube, mix
 

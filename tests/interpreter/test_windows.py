@@ -6,7 +6,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.codegen import of_rows
 from tapegrad.interpreter import program as P
-from tapegrad.interpreter.windows import NEAR, SHORT, longest_inside
+from tapegrad.interpreter.planner import NEAR, SHORT, longest_inside
 from tapegrad.program.values import ValueProgram
 from tapegrad.program.workspace import Workspace
 from tapegrad.rules import BY_NAME

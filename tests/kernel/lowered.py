@@ -4,8 +4,7 @@ import numpy as np
 
 from tapegrad.kernel import ir
 from tapegrad.kernel.adjoint import adjoint
-from tapegrad.kernel.kernel import Kernel
-from tapegrad.kernel.of_tape import lower
+from tapegrad.kernel.kernel import Kernel, lower
 from tapegrad.program.workspace import Workspace
 from tapegrad.transforms.replay.function import Replayed
 from tests.kernel.compare import call, waste

@@ -4,7 +4,7 @@ import numpy as np
 
 from tapegrad.kernel import ir
 from tapegrad.kernel.arrays import Arrays, as_seen
-from tapegrad.kernel.arrays_views import ArrayRef, whole
+from tapegrad.kernel.ir import ArrayRef, whole
 from tapegrad.program.trace import FAILS, GUARD, SHAPE
 from tapegrad.rules import ROWS
 from tapegrad.rules import lang as L

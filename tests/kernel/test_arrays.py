@@ -8,7 +8,7 @@ from tapegrad.array.functions import frozen
 from tapegrad.array.record import apply
 from tapegrad.kernel import ir
 from tapegrad.kernel.arrays import Arrays
-from tapegrad.kernel.arrays_views import ArrayRef, whole
+from tapegrad.kernel.ir import ArrayRef, whole
 from tapegrad.program.trace import FAILS
 from tapegrad.program.workspace import Workspace
 from tapegrad.rules import BY_NAME

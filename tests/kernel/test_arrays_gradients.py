@@ -6,9 +6,9 @@ import pytest
 import tapegrad as tg
 from tapegrad.kernel import ir
 from tapegrad.kernel.adjoint import adjoint
-from tapegrad.kernel.kernel import FINE, Kernel
-from tapegrad.kernel.of_tape import lower
+from tapegrad.kernel.kernel import Kernel, lower
 from tapegrad.kernel.passes import run_passes
+from tapegrad.program.ports import FINE
 from tapegrad.transforms.replay.function import Replayed
 from tests.kernel.compare import called
 from tests.kernel.straight import straight

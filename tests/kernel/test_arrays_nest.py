@@ -4,7 +4,7 @@ import numpy as np
 
 from tapegrad.kernel import ir
 from tapegrad.kernel.arrays_planner import LoopPlanner
-from tapegrad.kernel.arrays_views import ArrayRef, whole
+from tapegrad.kernel.ir import ArrayRef, whole
 from tapegrad.tape.meta import meta_of
 
 

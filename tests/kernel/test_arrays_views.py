@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.interpreter.windows import contiguous
+from tapegrad.interpreter.planner import contiguous
 from tapegrad.kernel import ir
 from tapegrad.kernel.arrays_planner import LoopPlanner
-from tapegrad.kernel.arrays_views import ArrayRef, added, moved, whole, without_table
+from tapegrad.kernel.ir import ArrayRef, added, moved, whole, without_table
 from tapegrad.rules import BY_NAME
 from tapegrad.tape.meta import c_strides, meta_of
 from tests.every import every

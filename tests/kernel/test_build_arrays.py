@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.kernel import of_tape
-from tapegrad.kernel.of_tape import lower
+from tapegrad.kernel import kernel
+from tapegrad.kernel.kernel import lower
 from tapegrad.kernel.reasons import NotLowered
 from tests.kernel.lowered import agree, agree_with_adjoint, tape_of, temporaries
 
@@ -214,7 +214,7 @@ def test_a_custom_primitive_is_its_instructions():
 
 
 def test_homes_that_take_too_much(monkeypatch):
-    monkeypatch.setattr(of_tape, "MOST", 10_000)
+    monkeypatch.setattr(kernel, "MOST", 10_000)
 
     def function(x):
         rows = []

@@ -7,8 +7,7 @@ import tapegrad as tg
 from tapegrad.array.functions.shapes import JOIN
 from tapegrad.autograd import nested
 from tapegrad.common.tree import flatten
-from tapegrad.kernel.adjoint import adjoint, gradient
-from tapegrad.kernel.tangents import tangents
+from tapegrad.kernel.adjoint import adjoint, gradient, tangents
 from tapegrad.program.workspace import Workspace
 from tapegrad.transforms.replay.directions import ReplayWalk
 from tests.kernel.adjoint_programs import PROGRAMS, rosenbrock

@@ -6,7 +6,8 @@ import numba
 import numpy as np
 
 from tapegrad.codegen.memory import call3_int
-from tapegrad.kernel.kernel import FINE, NOT_FINITE, Kernel, _close
+from tapegrad.kernel.kernel import Kernel, _close
+from tapegrad.program.ports import FINE, NOT_FINITE
 from tapegrad.rules import lang as L
 from tests.kernel.compare import called
 from tests.kernel.programs import Writer, a, rosenbrock, temporary

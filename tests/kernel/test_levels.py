@@ -6,7 +6,7 @@ import pytest
 import tapegrad as tg
 from benchmarks import programs
 from tapegrad.kernel.emit import CompileOptions
-from tapegrad.kernel.of_tape import TapeKernel
+from tapegrad.kernel.kernel import TapeKernel
 
 POINT = np.array([0.3, 0.2, 0.5, 0.7])
 

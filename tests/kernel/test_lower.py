@@ -8,8 +8,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.kernel.adjoint import adjoint
 from tapegrad.kernel.ir import Loop, walk
-from tapegrad.kernel.kernel import Stages
-from tapegrad.kernel.of_tape import lower
+from tapegrad.kernel.kernel import Stages, lower
 from tapegrad.kernel.reasons import NotLowered
 from tests.kernel.lowered import tape_of
 

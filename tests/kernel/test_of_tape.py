@@ -8,7 +8,7 @@ import pytest
 
 from tapegrad.kernel import reasons
 from tapegrad.kernel.emit import FINE, NOT_FINITE, CompileOptions
-from tapegrad.kernel.of_tape import TapeKernel
+from tapegrad.kernel.kernel import TapeKernel
 from tapegrad.kernel.reasons import TooDear
 from tests.kernel.agreement import arguments, close_in_ulps, swept, tape_of
 from tests.threads import in_threads

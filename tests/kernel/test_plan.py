@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tapegrad.kernel import ir
-from tapegrad.kernel.cut import CutLoop, buffers, costs, crossings, cut
-from tapegrad.kernel.plan import assign_offsets, lives, plan
+from tapegrad.kernel.cut import CutLoop, assign_offsets, buffers, costs, crossings, cut, lives, plan
 from tests.kernel.programs import Writer, a, at, rosenbrock, temporary
 
 

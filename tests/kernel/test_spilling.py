@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.kernel.adjoint import adjoint
-from tapegrad.kernel.of_tape import lower
-from tapegrad.kernel.tangents import tangents
+from tapegrad.kernel.adjoint import adjoint, tangents
+from tapegrad.kernel.kernel import lower
 from tapegrad.transforms.functional import value_and_grad
 from tests.kernel.lowered import agrees, interpreted, replayed, tape_of
 

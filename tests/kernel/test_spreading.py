@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.codegen.threads import spread_address
+from tapegrad.codegen.memory import spread_address
 from tapegrad.kernel import ir, spreading
 from tapegrad.kernel.emit import CompileOptions
 from tapegrad.kernel.kernel import Kernel

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.kernel.adjoint import adjoint
-from tapegrad.kernel.tangents import tangents
+from tapegrad.kernel.adjoint import adjoint, tangents
 from tests.kernel.adjoint_programs import PROGRAMS, rosenbrock
 from tests.kernel.agreement import close_in_ulps, replayed, tape_of
 from tests.transforms.replay.rows import weighted

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from tapegrad.codegen.host import available
-from tapegrad.kernel.kernel import Kernel
-from tapegrad.kernel.of_tape import lower
+from tapegrad.kernel.kernel import Kernel, lower
 from tapegrad.rules import lang as L
 from tests.kernel.lowered import tape_of
 from tests.kernel.test_emit_values import elementwise

@@ -114,7 +114,7 @@ def test_what_has_no_kernel_is_compiled_as_a_sweep(monkeypatch):
     def refuse(*args):
         raise NotLowered("no machine code today")
 
-    monkeypatch.setattr("tapegrad.kernel.of_tape.TapeKernel", refuse)
+    monkeypatch.setattr("tapegrad.kernel.kernel.TapeKernel", refuse)
     c, g = tg.compile(small, np.array([1.0, 2.0])), np.empty(2)
     assert c.kernel is None and c.not_lowered == "no machine code today"
     assert once(c, np.array([1.0, 3.0]), g) == pytest.approx(3.0 * np.sin(1.0)) and g[1] == pytest.approx(np.sin(1.0))

@@ -15,7 +15,7 @@ import tapegrad as tg
 import tapegrad.scipy.linalg as scipy_linalg
 from tapegrad.array.record import apply
 from tapegrad.common.tree import flatten
-from tapegrad.rules.scans import recurrence_value
+from tapegrad.rules.reductions import recurrence_value
 from tapegrad.transforms.loops import running
 from tests.rules.checker import generator
 

@@ -11,9 +11,9 @@ from tapegrad.array.record import normalise
 from tapegrad.array.recorded import Recorded
 from tapegrad.interpreter import program as P
 from tapegrad.interpreter.plan import Steps
+from tapegrad.interpreter.planner import Atom
 from tapegrad.interpreter.rule_array import accumulated
 from tapegrad.interpreter.signature import Signature
-from tapegrad.interpreter.symbolic import Atom
 from tapegrad.rules import BY_NAME, ROWS
 from tapegrad.tape.meta import c_strides, meta_of
 from tests.rules.checker import generator

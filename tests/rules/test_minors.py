@@ -7,7 +7,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.array.recorded import Recorded
-from tapegrad.rules.cofactors import change, cofactors
+from tapegrad.rules.linalg import change, cofactors
 from tests.rules.checker import generator
 
 

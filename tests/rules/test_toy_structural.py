@@ -17,7 +17,6 @@ from tapegrad.array.record import apply
 from tapegrad.rules import lang as L
 from tapegrad.rules import shapes
 from tapegrad.rules.table import structural
-from tapegrad.rules.shapes import of_one
 
 
 def _reversed(x, axis):
@@ -27,7 +26,7 @@ def _reversed(x, axis):
 structural(
     "folded", 1, lambda x, axis=0: np.asarray(x) * _reversed(x, axis),
     lambda g, x, z, axis=0: (L.times(g, x.flip([axis])) + L.times(g.flip([axis]), x.flip([axis])),),
-    jvp=of_one(lambda t, x, z, axis=0: L.times(t, x.flip([axis])) + L.times(t.flip([axis]), x)),
+    jvp=lambda t, x, z, axis=0: L.times(t, x.flip([axis])) + L.times(t.flip([axis]), x),
     forward=lambda x, axis=0: x * x.flip([axis]),
     shape=lambda x, axis=0: (shapes.along(x, axis), shapes.floating(x)), effect="dense",
     node="Folded", doc="x times x reversed along an axis",

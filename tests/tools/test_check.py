@@ -149,7 +149,7 @@ def test_a_function_without_kernel_is_said_to_have_none():
 
 
 def test_a_kernel_that_computes_something_else_fails(monkeypatch):
-    from tapegrad.kernel.of_tape import TapeKernel
+    from tapegrad.kernel.kernel import TapeKernel
     from tapegrad.transforms.replay.answers import MISS
 
     run = TapeKernel.answer

@@ -7,10 +7,10 @@ In the order in which `run_passes` runs them:
                   of its own is as large as that
     fusing        neighbouring loops of equal extent become one
     recomputing   a stored value that is cheap is computed again where it is used
-    peeling       loops that differ by an iteration, in extent or in what they touch, become one but for that; `unroll`: short
+    peel          in `fusing`: loops that differ by an iteration, in extent or in what they touch, become one but for that; `unroll`: short
                   loops over elements named by constants become straight statements
 
-and, called by `kernel.of_tape`, which knows what the outputs are,
+and, called by `kernel.TapeKernel`, which knows what the outputs are,
 
     halving       of a matrix that is known to be symmetric, half; `order`: in a small program, gradients before values
 
@@ -25,12 +25,11 @@ that takes longer without it:
     halve                          the dense Hessian of a logistic regression 1.3 times
     order                          gradient descent inside compiled code 1.2 times
 
-What they share: `accesses`, which elements a statement touches, and `rewriting`, changes to statements.  Read `kernel.ir` first.
+What they share: `statements`, which elements one touches, and changes to them.  Read `kernel.ir` first.
 """
 
 from .. import ir
-from .fusing import fuse
-from .peeling import ROUNDS, peel, unroll
+from .fusing import ROUNDS, fuse, peel, unroll
 from .recomputing import recompute
 from .renaming import contract, rename
 from .simplifying import prune, simplify

@@ -13,7 +13,7 @@ are written over.  In three blocks of rows, # computed and < copied from below t
     # # <
     # # #
 
-`of_tape` calls `halve` for the rows of a Hessian (`CompileOptions.symmetric`): its columns are found by
+`TapeKernel` calls `halve` for the rows of a Hessian (`CompileOptions.symmetric`): its columns are found by
 tangents of the gradient, whose products of matrices are of this kind.
 
 `order` puts gradients before values in a small program.  A caller that goes on with the gradient, as an optimiser does, waits
@@ -40,9 +40,9 @@ import math
 
 from ...common.reached import reached
 from .. import ir
-from ..arrays_hosts import part, strides
+from ..arrays_planner import part, strides
 from ..cut import costs
-from .rewriting import written
+from .statements import written
 
 #: Blocks of rows, at most, and rows of one, at least.
 BLOCKS, LEAST = 8, 32

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 
 from ...rules import lang as L
 from .. import ir
-from .rewriting import reindexed
+from .statements import reindexed
 
 #: New operations and loads, at most, for one load saved.
 MOST = 6

@@ -39,7 +39,7 @@ That is seen by following one column through all iterations.
 from collections import Counter
 
 from .. import ir
-from .accesses import apart, span
+from .statements import apart, span
 
 
 def rename(program):

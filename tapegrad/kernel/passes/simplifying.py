@@ -23,8 +23,7 @@ from ...common.reached import reached
 from ...common.waiting import give_way
 from ...rules import lang as L
 from .. import ir
-from .accesses import Memory
-from .rewriting import resolve, rewrite, written
+from .statements import Memory, resolve, rewrite, written
 
 
 class Scope:

@@ -28,7 +28,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...rules.transposed import window_positions
+from ...rules.shaping import window_positions
 from ...tape.layout import ARRAY_LEAF
 from ...tape.meta import SCALAR
 from ..ports import inputs_of, pieces_of

@@ -19,7 +19,7 @@ from functools import cache
 import numpy as np
 
 from ...codegen.compile import plain_address
-from ...codegen.threads import spread_address
+from ...codegen.memory import spread_address
 from ...common import config
 from ...common.errors import GradientError, GuardError, require
 from ...common.uninterrupted import cached_property, remade, uninterrupted
@@ -60,9 +60,9 @@ class LoopPath:
 
     def __init__(self, tape, inputs, outputs, constants, stops):
         self.tape, self.inputs, self.outputs, self.constants, self.stops = tape, inputs, outputs, constants, stops
-        #: What is laid out of it: executables by generation, paths of tangents by widths, the path of adjoints (`known`).
+        #: What is laid out of it: executables by generation, paths of tangents by widths, the path of adjoints (`running.path_of`).
         self.layouts = {}
-        #: All that it computes, if that can be said (`known`).
+        #: All that it computes, if that can be said (`running.path_of`).
         self.key = None
 
     @classmethod
@@ -112,7 +112,7 @@ class LoopPath:
         if generation:
             with uninterrupted:
                 from ...kernel.emit import CompileOptions, IterationLayout
-                from ...kernel.of_tape import TapeKernel
+                from ...kernel.kernel import TapeKernel
             iterations = IterationLayout(*self._places(), self.sums)
             with faults_are_reasons():
                 return TapeKernel(replace(self.tape, of_iteration=True), False, CompileOptions(iterations=iterations))
@@ -127,7 +127,7 @@ class LoopPath:
         return self._laid_out(self._tangent, tuple(widths.items()))
 
     def _tangent(self, widths):
-        from ...kernel.tangents import tangents
+        from ...kernel.adjoint import tangents
 
         whole, widths = tangents(self.tape, 1, True), dict(widths)
         inputs, outputs = ([self._twice(place, widths, which) for which in (0, 1) for place in places] for places in (self.inputs, self.outputs))

@@ -1,8 +1,8 @@
 """Directional derivatives through a finished tape: a Jacobian's columns or rows.
 
 These are walks of an `Evaluation`.  A `ReplayWalk` has what a workspace has replayed, and answers for adjoints of the results by sweeps
-back, for tangents of the arguments by running the tape of its tangents (`kernel.tangents`).  A `KernelWalk` answers both by kernels
-(`kernel.of_tape`), several directions at a time.
+back, for tangents of the arguments by running the tape of its tangents (`kernel.adjoint`).  A `KernelWalk` answers both by kernels
+(`kernel.kernel`), several directions at a time.
 
 Results are put together from what a kernel wrote by one indexing.  A Jacobian, a diagonal, the entries of a sparse Hessian are bodies of an `Evaluation`,
 which ask it for directions and arrange what comes back.  How that is arranged does not depend on the numbers, so it is
@@ -187,7 +187,7 @@ class ReplayWalk(NumberWalk):
     def _replay(self, forward, count):
         """The replay of the tape of its tangents, one direction at a time, or of its product at a cut; stopped if there is no such tape."""
         if forward not in self._replays:
-            from ...kernel.tangents import product, tangents  # loads compiled code, which `import tapegrad` does without
+            from ...kernel.adjoint import product, tangents  # loads compiled code, which `import tapegrad` does without
             from ...program.replayed import Replay
 
             try:

@@ -3,7 +3,7 @@
 Three questions are answered here, for each call of ``g = tg.jit(tg.value_and_grad(f))``:
 
 1. *What kind of call is it?*  Numbers and arrays are inputs of a tape, everything else is static; the containers, the shapes
-   and dtypes of the inputs, and what is static are the key of a `Specialization` (`transforms.replay.arguments`).
+   and dtypes of the inputs, and what is static are the key of a `Specialization` (`transforms.replay.answers`).
 2. *Which path does it take?*  A kind has a tape for each path that was met.  They form a tree: two tapes that saw the same at
    their first guards have the same instructions up to there, so where a replay stops at a guard, what that saw leads to the
    tapes that went on from it.
@@ -58,8 +58,7 @@ from ...tape.places import placed_name
 from ...tape.store import thread_state
 from ..argnums import check_given
 from ..environment import Environment
-from .answers import MISS, Miss
-from .arguments import sort_arguments
+from .answers import MISS, Miss, sort_arguments
 from .directions import ReplayWalk
 from .kernels import CachedTape, JitOptions, Kernels
 from .running import LOG, Running

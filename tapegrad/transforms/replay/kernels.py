@@ -276,7 +276,7 @@ class Kernels:
         with uninterrupted:
             # These import llvmlite, which a process without kernels does not load.
             from ...kernel.emit import CompileOptions
-            from ...kernel.of_tape import TapeKernel
+            from ...kernel.kernel import TapeKernel
 
         options = CompileOptions(fastmath=self.options.fastmath, symmetric=self.options.symmetric, absolute=key in self._absolute)
         with waiting("kernel", f"compiling a kernel of {len(self.tape):,} instructions (tg.jit(..., kernel='never') does without)"):

@@ -40,8 +40,7 @@ from ...common.exact import exact
 from ...common.tree import LEAF, REGISTERED, Static, Structure, flatten, has_fields, unflatten
 from ...interpreter.native import data_address
 from ...program import enter as E
-from .answers import MISS, CallPlan, GatherLeaf, MapLeaf, Miss, OutputLeaf, inner, written
-from .arguments import is_input, is_reordered
+from .answers import MISS, CallPlan, GatherLeaf, MapLeaf, Miss, OutputLeaf, inner, is_input, is_reordered, written
 
 #: Types whose equal values are the same to every function; -0.0 and 0.0, and what contains floats, are not.
 _EXACT = (int, bool, str, bytes, type(None))
@@ -55,7 +54,7 @@ class CallSite:
     structure : Structure
         Of ``(args, kwargs)``.
     marks : sequence of tuple
-        One for each leaf (`transforms.replay.arguments`).
+        One for each leaf (`transforms.replay.answers`).
     executable : Executable
         Its first inputs are the leaves that are inputs, in order.
     answer : (Structure, list)

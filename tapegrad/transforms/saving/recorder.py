@@ -7,7 +7,7 @@ at by hand: types of the header (`HEADER`), where arguments are, flat positions,
 
 The row says shape and dtype of its result, and refuses operands that do not fit (`Row.shape`).  Its rules are planned besides
 (`interpreter.plan`), as they are for a replay and for the sweep, and the steps are dropped: the planner refuses
-whatever would lie outside of its array (`interpreter.symbolic`), and sees how much memory they take.
+whatever would lie outside of its array (`interpreter.planner`), and sees how much memory they take.
 """
 
 import math
@@ -20,7 +20,7 @@ from ...common.host_functions import HostFunction
 from ...common.tree import LEAF, Structure, parts_of
 from ...common.uninterrupted import from_handler
 from ...interpreter.plan import Steps
-from ...interpreter.symbolic import ITEMSIZE, Atom
+from ...interpreter.planner import ITEMSIZE, Atom
 from ...program.finish import Item, ReplayGuard, continuations
 from ...program.trace import FAILS, GUARD, HOST, ROW, SHAPE, Entry, HostCall, HostOperand, ResultOf
 from ...rules import BY_NAME

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tapegrad.kernel import ir
-from tapegrad.kernel.of_tape import lower
+from tapegrad.kernel.kernel import lower
 from tapegrad.kernel.passes import halving
 from tapegrad.kernel.passes.halving import halve
 from tapegrad.transforms.hessians import _products_with_units

@@ -5,7 +5,7 @@ import pytest
 
 from tapegrad.kernel import ir
 from tapegrad.kernel.adjoint import adjoint
-from tapegrad.kernel.of_tape import lower
+from tapegrad.kernel.kernel import lower
 from tapegrad.kernel.passes import run_passes
 from tests.kernel.lowered import agrees, loops, tape_of
 

@@ -6,7 +6,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.kernel import ir
 from tapegrad.kernel.passes import run_passes
-from tapegrad.kernel.passes.peeling import LONG, peel
+from tapegrad.kernel.passes.fusing import LONG, peel
 from tapegrad.rules import lang as L
 from tests.kernel.passes.generated import unchanged
 from tests.kernel.passes.test_fusing import loops

@@ -2,9 +2,8 @@
 
 import pytest
 
-from tapegrad.kernel.passes import peeling, run_passes
-from tapegrad.kernel.passes.fusing import fuse
-from tapegrad.kernel.passes.peeling import peel
+from tapegrad.kernel.passes import fusing, run_passes
+from tapegrad.kernel.passes.fusing import fuse, peel
 from tapegrad.kernel.passes.renaming import rename
 from tapegrad.kernel.passes.simplifying import prune, simplify
 from tests.every import every
@@ -19,7 +18,7 @@ def test_same_results(seed):
 @pytest.fixture
 def short_rows(monkeypatch):
     """Rows of a few elements count as long."""
-    monkeypatch.setattr(peeling, "LONG", 4)
+    monkeypatch.setattr(fusing, "LONG", 4)
 
 
 def peeled(program):

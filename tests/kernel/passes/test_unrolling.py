@@ -5,7 +5,7 @@ import numpy as np
 import tapegrad as tg
 from tapegrad.kernel import ir
 from tapegrad.kernel.passes import run_passes
-from tapegrad.kernel.passes.peeling import UNROLLED, unroll
+from tapegrad.kernel.passes.fusing import UNROLLED, unroll
 from tapegrad.kernel.passes.simplifying import simplify
 from tests.kernel.passes.generated import unchanged
 from tests.kernel.programs import Writer, a

@@ -9,7 +9,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.scipy.integrate import solve_ivp
-from tapegrad.transforms.loops import known, loop
+from tapegrad.transforms.loops import loop, running
 
 SCALE = 1.0
 
@@ -21,7 +21,7 @@ def made(monkeypatch):
     for name in ("_executable", "_pulled", "_tangent"):
         before = getattr(loop.LoopPath, name)
         monkeypatch.setattr(loop.LoopPath, name, lambda self, *a, before=before, name=name: found.append(name) or before(self, *a))
-    vars(known._LAYOUTS).clear()
+    vars(running._LAYOUTS).clear()
     return found
 
 
@@ -124,9 +124,9 @@ def test_threads_have_paths_of_their_own():
 
 
 def test_few_paths_are_kept():
-    for k in range(known.PATHS + 10):
+    for k in range(running.PATHS + 10):
         tg.grad(total(lambda c, j, x, k=k: c * (k + 0.5) + x))(1.0)
-    assert len(known._LAYOUTS.by_key) == known.PATHS
+    assert len(running._LAYOUTS.by_key) == running.PATHS
 
 
 def test_an_integration_records_its_right_hand_side_at_each_call(made):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.kernel.of_tape import TapeKernel
+from tapegrad.kernel.kernel import TapeKernel
 
 
 def inner_while(c, u):

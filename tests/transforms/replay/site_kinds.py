@@ -8,8 +8,7 @@ from collections import namedtuple
 import numpy as np
 
 import tapegrad as tg
-from tapegrad.transforms.replay.answers import of_gradients
-from tapegrad.transforms.replay.arguments import sort_arguments
+from tapegrad.transforms.replay.answers import of_gradients, sort_arguments
 from tapegrad.transforms.replay.site import CallSite
 
 

@@ -15,7 +15,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.common import config
 from tapegrad.common.waiting import busy
-from tapegrad.kernel.of_tape import TapeKernel
+from tapegrad.kernel.kernel import TapeKernel
 from tapegrad.kernel.reasons import NotLowered
 from tapegrad.transforms.replay import kernels
 from tests.transforms.replay.test_kernels import irregular
@@ -36,7 +36,7 @@ def held(monkeypatch):
         return TapeKernel(tape, key, options, limit)
 
     monkeypatch.setattr(kernels, "SECONDS", 0.01)
-    monkeypatch.setattr("tapegrad.kernel.of_tape.TapeKernel", make)
+    monkeypatch.setattr("tapegrad.kernel.kernel.TapeKernel", make)
     yield go_on, threads
     go_on.set()
 
@@ -143,7 +143,7 @@ def fails_there(monkeypatch, error):
         raise error
 
     monkeypatch.setattr(kernels, "SECONDS", 0.01)
-    monkeypatch.setattr("tapegrad.kernel.of_tape.TapeKernel", fail)
+    monkeypatch.setattr("tapegrad.kernel.kernel.TapeKernel", fail)
 
 
 def test_why_there_is_none_is_known_at_the_next_call(monkeypatch):

@@ -14,7 +14,7 @@ import tapegrad as tg
 from tapegrad.codegen.code import COUNTS
 from tapegrad.common.errors import OptionError
 from tapegrad.transforms.replay import function as replaying
-from tapegrad.transforms.replay import stats as statistics
+from tapegrad.transforms.replay import running as statistics
 from tapegrad.transforms.replay.function import LIMIT
 from tapegrad.transforms.replay.running import EARNED, GIVE_UP, WINDOW
 from tests.every import every
@@ -459,7 +459,7 @@ def test_a_counter_of_its_own_is_noticed_and_named():
 @pytest.fixture
 def impatient(monkeypatch):
     """A function is named after its second call."""
-    monkeypatch.setattr(statistics, "PATIENCE", 1e-9)
+    monkeypatch.setattr(statistics, "EAGER", 1e-9)
     monkeypatch.setattr(replaying, "NOTED", 0.0)
     tg.grad(loss)(X)
 
@@ -528,7 +528,7 @@ def test_the_time_in_which_the_library_is_compiled_is_not_the_function_s(impatie
 
 
 def test_a_second_it_is():
-    assert statistics.PATIENCE == 1.0
+    assert statistics.EAGER == 1.0
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         g = tg.grad(slow_function())

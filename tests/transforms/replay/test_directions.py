@@ -8,7 +8,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.common.tree import flatten
 from tapegrad.kernel.adjoint import adjoint
-from tapegrad.kernel.of_tape import TapeKernel
+from tapegrad.kernel.kernel import TapeKernel
 from tapegrad.transforms.replay.directions import MOST, key_of
 from tests.kernel.adjoint_programs import PROGRAMS
 from tests.kernel.agreement import arguments, close_in_ulps, replayed, tape_of

@@ -8,8 +8,7 @@ import tapegrad as tg
 from tapegrad.common.tree import flatten, unflatten
 from tapegrad.program.evaluation import Evaluation
 from tapegrad.transforms.hessians import _diagonals, _symmetric
-from tapegrad.transforms.replay.answers import Miss
-from tapegrad.transforms.replay.arguments import sort_arguments
+from tapegrad.transforms.replay.answers import Miss, sort_arguments
 from tapegrad.transforms.replay.directions import gathered
 from tapegrad.transforms.replay.site import CallSite
 

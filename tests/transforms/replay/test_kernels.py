@@ -17,8 +17,7 @@ from tapegrad.common.errors import OptionError, UnsupportedFunctionError
 from tapegrad.kernel import reasons, roll
 from tapegrad.kernel.adjoint import adjoint
 from tapegrad.kernel.columns import columns
-from tapegrad.kernel.kernel import Emission
-from tapegrad.kernel.of_tape import TapeKernel, rolled
+from tapegrad.kernel.kernel import Emission, TapeKernel, rolled
 from tapegrad.optimize.proof import EVALUATIONS
 from tapegrad.program.workspace import Workspace
 from tapegrad.transforms.replay import kernels
@@ -228,7 +227,7 @@ def test_what_takes_too_long_to_compile_stays_with_the_sweep(monkeypatch):
 
 def test_a_tape_that_is_not_finite_yet_is_compiled_once(monkeypatch):
     made = []
-    monkeypatch.setattr("tapegrad.kernel.of_tape.TapeKernel", lambda *args: (made.append(1), TapeKernel(*args))[1])
+    monkeypatch.setattr("tapegrad.kernel.kernel.TapeKernel", lambda *args: (made.append(1), TapeKernel(*args))[1])
     g = tg.jit(tg.value_and_grad(lambda x: 0.0 * np.sqrt(x) + x), kernel="always")
     for _ in range(9):
         assert g(0.0) == (0.0, 1.0)
@@ -402,7 +401,7 @@ def test_what_cannot_be_lowered_is_tried_once(monkeypatch):
         return np.sum(square(y, *[y] * 20))
 
     tried = []
-    monkeypatch.setattr("tapegrad.kernel.of_tape.TapeKernel", lambda *args: (tried.append(1), TapeKernel(*args))[1])
+    monkeypatch.setattr("tapegrad.kernel.kernel.TapeKernel", lambda *args: (tried.append(1), TapeKernel(*args))[1])
     g = called(8, function=f, kernel="always")
     ((reason, count),) = g.stats().not_lowered.items()
     assert "square" in reason and f"test_kernels.py:{f.__code__.co_firstlineno + 2}" in reason and count == len(tried) == 1

@@ -10,7 +10,7 @@ from tapegrad.common import config, waiting
 from tapegrad.kernel import ir
 from tapegrad.kernel.adjoint import adjoint
 from tapegrad.kernel.cut import buffers
-from tapegrad.kernel.of_tape import lower
+from tapegrad.kernel.kernel import lower
 from tapegrad.transforms.replay import kernels
 from tests.kernel.lowered import agree_with_adjoint, tape_of
 

@@ -13,8 +13,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.common.tree import flatten
 from tapegrad.program.replayed import Replay
-from tapegrad.transforms.replay.answers import Miss, of_gradients, values_of
-from tapegrad.transforms.replay.arguments import sort_arguments
+from tapegrad.transforms.replay.answers import Miss, of_gradients, sort_arguments, values_of
 from tapegrad.transforms.replay.site import CallSite
 from tests.every import every
 from tests.transforms.replay.site_kinds import KINDS, Fields, Pair, made, of_dict, of_mode, of_plane, of_two, site_of
