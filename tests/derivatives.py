@@ -104,7 +104,7 @@ def inside_forward(function, by_hand):
         if definition is None:
             if any(base.__module__ == "tapegrad.nopython.scalars" for base in template.__mro__):
                 return "the row"
-        elif definition.__module__ == "tapegrad.nopython.functions":
+        elif definition.__qualname__.startswith("_add."):
             return "the row"
         elif definition.__module__.startswith("tapegrad.nopython."):
             name = f"{definition.__module__.removeprefix('tapegrad.').replace('.', '/')}.py: {definition.__qualname__.partition('.')[0]}"

@@ -72,9 +72,9 @@ ADJOINTS = set(
 TANGENTS = {f"nopython/algebra.py: {name}" for name in "_of_determinant _of_matrix _solve _joined tangents".split()}
 #: What makes and opens dual numbers without a derivative of its own: the number, operations by the row's rule, seeds and results.
 AROUND = {f"nopython/{name}" for name in (
-    "builtins.py: _print", "builtins.py: component", "builtins.py: primal", "builtins.py: seeded", "drivers.py: along",
-    "drivers.py: collect", "drivers.py: seeds", "drivers.py: tangents", "reverse/runtime.py: times", "scalars.py: _comparison",
-    "scalars.py: combine", "scalars.py: lowering", "types.py: _constant_dual", "types.py: _real_to_dual",
+    "drivers.py: along", "drivers.py: collect", "drivers.py: seeds", "drivers.py: tangents", "reverse/runtime.py: times",
+    "scalars.py: _comparison", "scalars.py: _print", "scalars.py: combine", "scalars.py: component", "scalars.py: lowering",
+    "scalars.py: primal", "scalars.py: seeded", "types.py: _constant_dual", "types.py: _real_to_dual",
 )}  # fmt: skip
 #: Taylor coefficients of products and quotients.
 SERIES = {"cauchy", "quotient"}

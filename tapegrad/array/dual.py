@@ -29,7 +29,7 @@ from ..common.errors import DtypeError, LeaveTapeError, SeedShapeError, Structur
 from ..common.printing import format_tensor
 from ..common.registry import registry
 from ..interpreter.fields import native, place
-from ..tape.meta import meta_of
+from ..tape.layout import meta_of
 from ..tape.places import called
 from ..tape.watch import sealed
 from . import record as _record

@@ -23,16 +23,15 @@ from ..common.tree import parts_of
 from ..interpreter.fields import data_address, place, record_element, record_row
 from ..rules import BY_NAME
 from ..rules.transposed import look
-from ..tape.meta import c_strides
+from ..tape.layout import c_strides
 from ..tape.store import thread_state
 from .assigning import check_distinct, has_alone, has_tangent_alone, write
 from .differentiable import Differentiable
 from .dual import Dual, made
 from .functions import broadcast_to, concatenate, frozen, moved_by, positions_of, ravel, reshape, where
 from .inplace import argument_changed, assign_elements, is_argument
-from .record import apply, as_operand, guard_on, normalise, plain, record_aux, recorded, tracked
+from .record import apply, as_operand, computed, current_body, guard_on, normalise, plain, record_aux, recorded, tracked
 from .tensor import Tensor
-from .traces import computed, current_body
 from .views import note_view, root_of, steps_of, window_of
 
 

@@ -16,12 +16,12 @@ from ..common.registry import attach, registry
 from ..common.tree import is_matrix, is_sparse, is_table
 from ..interpreter.fields import share
 from ..rules import BY_NAME
-from ..tape.meta import meta_of
+from ..tape.layout import meta_of
 from ..tape.watch import apart, copy_of
 from .complex import UFUNCS, ComplexTensor, conjugate
 from .differentiable import Differentiable
 from .dual import at_once
-from .functions.groups import sparse_product
+from .functions.gathers import sparse_product
 from .leaving import not_in_pandas
 from .record import apply, plain, record_nondiff
 from .tensor import Parameter, Tensor

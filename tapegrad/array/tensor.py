@@ -32,14 +32,13 @@ from ..common.observers import LISTENERS, RemovableHandle, notify
 from ..common.printing import format_tensor
 from ..common.registry import registry
 from ..interpreter.fields import constant, native, place, share
-from ..tape.meta import meta_of
+from ..tape.layout import meta_of
 from ..tape.places import called
 from ..tape.watch import sealed
 from .assigning import assign_value
 from .differentiable import Differentiable
 from .leaving import refused
-from .record import normalise, plain
-from .traces import trace_of
+from .record import normalise, plain, trace_of
 from .typing import TensorLike
 from .views import note_leaf, source_of
 

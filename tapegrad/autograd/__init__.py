@@ -9,9 +9,8 @@ Imports: common, rules, tape, interpreter, array.
 
 Derivatives that are themselves recorded, and so can be differentiated again:
 
-`reading`      an instruction of a tape with tensors for its operands.
-`adjoint`      the reverse sweep with tensors: it writes the gradient on the tape it walks.
-`tangents`     the tangent sweep with tensors: forward mode over a recorded gradient.
+`reading`      an instruction of a tape, read back, and with tensors for its operands.
+`adjoint`      the reverse sweep with tensors: it writes the gradient on the tape it walks; the tangent sweep, forward mode over that.
 `passes`       ``backward(create_graph=True)``: hooks, ``.grad``, requested inputs.
 `nested`       a functional derivative inside of another one.
 """

@@ -23,13 +23,12 @@ from ..array.tensor import Tensor
 from ..common.errors import GradientError, ModifiedInPlaceError
 from ..common.memory import TRIMMED, trim
 from ..interpreter.walks import walks
-from ..tape.layout import ARRAY_LEAF, CLEARED, LEAF_MARK, MARK
-from ..tape.meta import SCALAR
+from ..tape.layout import ARRAY_LEAF, CLEARED, LEAF_MARK, MARK, SCALAR
 from ..tape.places import caller_place, name_of
 from ..tape.watch import Exposure, exposed_since, owner_of
 from .adjoint import pulled
 from .hooks import accumulate, as_tensor, replaced, run_hooks, through_hooks
-from .instruction import Instruction, retire, second_backward_error
+from .reading import Instruction, retire, second_backward_error
 
 #: So many leaves of a store are looked at one by one.
 FEW = 64

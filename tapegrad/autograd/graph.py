@@ -14,7 +14,7 @@ from ..common.observers import RemovableHandle
 from .adjoint import pulled
 from .backward import Pass
 from .hooks import accumulate, called_back
-from .instruction import Instruction, second_backward_error
+from .reading import Instruction, second_backward_error
 
 
 class AccumulateGrad:

@@ -13,7 +13,7 @@ from ..common.observers import RemovableHandle
 from ..common.uninterrupted import remade
 from ..interpreter.fields import place
 from ..tape.modes import enable_grad
-from .instruction import second_backward_error
+from .reading import second_backward_error
 
 _ACCUMULATE = remade(threading.Lock())
 

@@ -14,13 +14,10 @@ from ..array.record import normalise, store_of
 from ..array.tensor import Tensor
 from ..common.errors import ClearedTapeError, SeedShapeError
 from ..common.printing import PlainTable, table
-from ..tape.layout import CONTINUES, SCALAR_LEAF
-from ..tape.meta import SCALAR
+from ..tape.layout import CONTINUES, SCALAR, SCALAR_LEAF
 from ..tape.places import name_of
-from .adjoint import accumulated, between, contributions, passing, pull, pulled
-from .instruction import Instruction
-from .reading import Region
-from .tangents import push
+from .adjoint import accumulated, between, contributions, passing, pull, pulled, push
+from .reading import Instruction, Region
 
 
 def entries_of(store):

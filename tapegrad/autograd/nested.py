@@ -32,12 +32,11 @@ from ..tape.layout import ARRAY_LEAF, CLEARED, CONTINUES, MARK, SCALAR_LEAF, TRA
 from ..tape.modes import enable_grad, recording
 from ..tape.places import caller_frame
 from ..tape.store import thread_state
-from .adjoint import between
+from .adjoint import between, push
 from .backward import Pass, own_copy, slot_on, stores_of, sweep_back
 from .passes import sweep_recorded, values_of
 from .reading import Region
 from .recording import check_result, was_variable
-from .tangents import push
 
 _CLONE = BY_NAME["clone"].opcode
 

@@ -19,7 +19,7 @@ from ..common.printing import Picture, PlainTable
 from ..tape.places import caller_place
 from ..tape.store import CALL_ENDED, TapeStore, thread_state
 from . import draw, inspect
-from .instruction import retire
+from .reading import retire
 
 
 class Tape:

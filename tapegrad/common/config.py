@@ -29,7 +29,7 @@ logger = logging.getLogger("tapegrad")
 kernel = os.environ.get("TAPEGRAD_KERNEL", "auto")
 
 #: As tapegrad's own tests want it: a fault of its own while a kernel is made is raised, not just named in `stats()`, and
-#: every result that is recorded is compared with its description (`tape.meta.checked`, from the import on).
+#: every result that is recorded is compared with its description (`tape.layout.checked`, from the import on).
 strict = os.environ.get("TAPEGRAD_STRICT") == "1"
 
 #: Whether nothing is written to standard error when a call waits long for tapegrad (`common.waiting`).

@@ -7,7 +7,7 @@ import numpy as np
 from ..common.errors import InternalError, require
 from ..rules import lang as L
 from ..rules.shapes import inside
-from ..tape.meta import SCALAR, c_strides
+from ..tape.layout import SCALAR, c_strides
 from . import program as P
 from .planner import Planner, call_words, repair_words
 from .rule_array import Scattered, Windowed

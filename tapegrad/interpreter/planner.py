@@ -15,7 +15,7 @@ from ..codegen.ufuncs import CORES, MatrixLoop
 from ..common.errors import require
 from ..common.uninterrupted import uninterrupted
 from ..rules import lang as L
-from ..tape.meta import c_strides
+from ..tape.layout import c_strides
 from .program import MOST_ARGUMENTS, SIZES
 from .symbolic import ITEMSIZE, Sym
 from .windows import aligned_shape, coalesce

@@ -38,7 +38,7 @@ from ..rules.cofactors import joined
 from ..rules.linalg import results
 from ..rules.shapes import axes_of, taken_apart
 from ..rules.shaping import logical_view
-from ..tape.meta import c_strides
+from ..tape.layout import c_strides
 
 #: The rows of reductions, by what they do with two elements.
 REDUCTIONS = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}

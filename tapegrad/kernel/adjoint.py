@@ -22,7 +22,7 @@ from ..interpreter.rule_array import accumulated
 from ..program.ports import outputs_of
 from ..program.through import Rules, Uncallable
 from ..rules import BY_NAME
-from ..tape.meta import SCALAR, c_strides, laid_out
+from ..tape.layout import SCALAR, c_strides, laid_out
 from .expand import derive
 from .reasons import NotLowered
 from .templates import TemplatePlan

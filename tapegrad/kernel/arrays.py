@@ -35,7 +35,7 @@ from ..interpreter.windows import contiguous
 from ..program.trace import HOST
 from ..rules import BY_NAME
 from ..rules import lang as L
-from ..tape.meta import Meta
+from ..tape.layout import Meta
 from . import ir
 from .arrays_hosts import expression_of
 from .arrays_planner import LoopPlanner

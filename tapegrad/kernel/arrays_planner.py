@@ -40,7 +40,7 @@ from ..rules import lang as L
 from ..rules.lang import nodes
 from ..rules.loops import DRIVEN
 from ..rules.transposed import distinct
-from ..tape.meta import c_strides
+from ..tape.layout import c_strides
 from . import ir
 from .arrays_hosts import MatrixProducts
 from .arrays_views import ArrayRef, added, here, moved, whole, window

@@ -10,7 +10,7 @@ import numpy as np
 from ..common.errors import require
 from ..interpreter.windows import contiguous, within
 from ..rules import lang as L
-from ..tape.meta import c_strides
+from ..tape.layout import c_strides
 from . import ir
 
 

@@ -15,7 +15,7 @@ from ..common.memory import without_collection
 from ..program.choosing import Cut
 from ..program.executable import described
 from ..rules import lang as L
-from ..tape.meta import SCALAR
+from ..tape.layout import SCALAR
 from . import ir, roll
 from .adjoint import adjoint
 from .build import build

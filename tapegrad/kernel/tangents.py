@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from ..program.ports import inputs_of
-from ..tape.meta import SCALAR
+from ..tape.layout import SCALAR
 from .adjoint import Adjoint, Derivation
 from .terms import Term
 from .writing import CONCATENATE, STACK, Writer, close, with_flat_stacks

@@ -4,8 +4,8 @@ import numpy as np
 from numba.extending import overload, register_jitable
 
 from .arrays import primals
-from .builtins import component, seeded
 from .loops import loop
+from .scalars import component, seeded
 from .types import Token, compiled_only, dual_of_arrays, is_dual_array
 
 

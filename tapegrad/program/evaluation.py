@@ -25,7 +25,7 @@ from ..autograd.nested import TensorWalk, ones_of, split
 from ..autograd.recording import check_number, check_result
 from ..common.dtypes import check_derivative
 from ..common.tree import LEAF, flatten, leaf_names, unflatten
-from ..tape.meta import meta_of
+from ..tape.layout import meta_of
 from .choosing import predict
 from .finish import so_far
 from .ports import Port

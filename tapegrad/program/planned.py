@@ -15,7 +15,7 @@ from ..codegen.memory import KEPT_BLOCK
 from ..common.printing import bytes_text
 from ..interpreter.plan import Steps
 from ..interpreter.symbolic import ITEMSIZE
-from ..tape.meta import meta_of
+from ..tape.layout import meta_of
 from .trace import ROW
 
 

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from ..array.differentiable import Differentiable
 from ..array.inplace import unshared
-from ..array.traces import current_body
+from ..array.record import current_body
 from ..array.typing import Unknown
 from ..autograd import nested
 from ..common.errors import HigherOrderError, StructureError, TapeMismatchError

@@ -50,7 +50,7 @@ MENDS = {
         ("many/data.py", "buffers.get((BUFFERS.depth, k))", "buffers.get((0, k))"), ("many/data.py", "buffers[BUFFERS.depth, k]", "buffers[0, k]")),
     "values of a checkpoint in two levels of tangents": Mend("checkpoint",
         ("transforms/checkpoint.py", "(value_of(value), value_of(before))", "[below(v)._v if isinstance(v, Differentiable) else v for v in (value, before)]"),
-        ("transforms/checkpoint.py", "import tracked\n", "import tracked\nfrom ..array.differentiable import Differentiable, below\n")),
+        ("transforms/checkpoint.py", "import trace_of, tracked\n", "import trace_of, tracked\nfrom ..array.differentiable import Differentiable, below\n")),
     "what is handed to a checkpoint": Mend(r"checkpoint.*, w\)",
         ("transforms/checkpoint.py", "flatten(argument)[0])) else Identity(argument)\n", "flatten(argument)[0])) else Identity(np.copy(argument))\n")),
     "what is not differentiated": Mend(r"tg\.grad\(lambda x, o",

@@ -11,7 +11,7 @@ import numpy as np
 from numba import types
 
 from ..algebra import back_substituted, cofactors, log_abs_det, sign_of_det
-from ..allocate import EMPTY
+from ..arrays import EMPTY
 from ..loops import zeros_for
 from .rows import compiled, is_array, is_float
 from .statements import Refused, is_expr

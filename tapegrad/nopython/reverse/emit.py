@@ -12,9 +12,9 @@ import numpy as np
 from numba import types
 
 from ...codegen.numba_inside import compute_cfg_from_blocks, ir
-from ..allocate import FRESH, LIKE, array, promoted
-from ..functions import is_elementwise
-from ..rewrite import among
+from ..arrays import FRESH, LIKE, array, promoted
+from ..compile import among
+from ..scalars import is_elementwise
 from ..types import Token
 from . import runtime
 from .activity import ELSEWHERE

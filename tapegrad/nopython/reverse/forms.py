@@ -8,8 +8,8 @@ import numpy as np
 from numba import types
 
 from ...codegen.numba_inside import RAISES, empty_inferred, ir, raised_with, replace_vars_stmt, typed
-from ..builtins import primal
 from ..loops import chosen
+from ..scalars import primal
 from ..vectorized import by_loops, converted, is_vectorized, numbers
 from . import runtime
 from .rows import carries

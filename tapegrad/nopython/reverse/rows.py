@@ -10,8 +10,7 @@ from numba import types
 
 from ...codegen.numba_inside import INNER
 from ...rules import lang as L
-from ..functions import ADDED
-from ..scalars import FUNCTIONS, OPERATORS, UFUNCS, partials
+from ..scalars import ADDED, FUNCTIONS, OPERATORS, UFUNCS, partials
 from ..types import defined
 from .runtime import contribution
 from .statements import is_expr

@@ -35,7 +35,7 @@ from ...interpreter.fields import constant, place
 from ...program.finish import finish
 from ...program.through import Rules
 from ...program.trace import Trace
-from ...tape.meta import meta_of
+from ...tape.layout import meta_of
 from ...tape.modes import enable_grad
 from ...tape.places import function_name
 from ...tape.store import thread_state

@@ -16,8 +16,7 @@ import numpy as np
 
 from ...common.host_functions import HostFunction
 from ...program.trace import GUARD, ROW
-from ...tape.layout import SCALAR_LEAF
-from ...tape.meta import SCALAR
+from ...tape.layout import SCALAR, SCALAR_LEAF
 from .body import records_for_jit
 from .loop import LoopPath
 
