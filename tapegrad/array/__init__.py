@@ -7,8 +7,7 @@ Imports: common, rules, tape, interpreter.
 `functions`        functions of the namespace, which are methods too.
 `whole`            integers and booleans of a recording.
 `objects`          NumPy's arrays of objects, and lists, that hold tensors.
-`indexing`, `inplace`, `assigning`, `views`, `creation`   are what their names say.
+`indexing`, `inplace`, `assigning`, `views`, `creation`   are what their names say; `creation` has what other libraries ask tensors for, too.
 `recorded`         the language that rules are written in, on arrays, tensors and dual numbers; `series`, on power series; `closures`, on floats.
-`array_api`        what other libraries ask tensors for: their namespace, their memory.
 `typing`           types for annotations; `typed_methods`, what type checkers are told of methods.
 """

@@ -19,10 +19,9 @@ from ..rules import BY_NAME
 from ..tape.layout import meta_of
 from ..tape.watch import apart, copy_of
 from .complex import UFUNCS, ComplexTensor, conjugate
-from .differentiable import Differentiable
+from .differentiable import Differentiable, not_in_pandas
 from .dual import at_once
 from .functions.gathers import sparse_product
-from .leaving import not_in_pandas
 from .record import apply, plain, record_nondiff
 from .tensor import Parameter, Tensor
 

@@ -36,8 +36,7 @@ from ..tape.layout import meta_of
 from ..tape.places import called
 from ..tape.watch import sealed
 from .assigning import assign_value
-from .differentiable import Differentiable
-from .leaving import refused
+from .differentiable import Differentiable, refused
 from .record import normalise, plain, trace_of
 from .typing import TensorLike
 from .views import note_leaf, source_of

@@ -21,8 +21,7 @@ from ..tape.places import name_of
 from ..tape.store import thread_state
 from . import nested
 from .adjoint import push
-from .backward import own_copy, sweep_back
-from .hooks import accumulate, as_tensor
+from .backward import accumulate, as_tensor, own_copy, sweep_back
 from .passes import refuse_accumulating, sweep_behind, sweep_recorded
 
 # ---- gradients into leaves --------------------------------------------------------

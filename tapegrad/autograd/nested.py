@@ -15,10 +15,9 @@ import copy
 
 import numpy as np
 
-from ..array.differentiable import Differentiable, below, value_below
+from ..array.differentiable import Differentiable, below, clarify, value_below
 from ..array.dual import Dual, made, running, zeros_of
 from ..array.inplace import argument_changed, restore
-from ..array.leaving import clarify
 from ..array.objects import operand
 from ..array.record import apply, normalise, plain, tracked, with_room
 from ..array.tensor import Tensor, tensor

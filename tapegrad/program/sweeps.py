@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from ..array.leaving import clarified
+from ..array.differentiable import clarified
 from ..array.record import normalise
 from ..array.tensor import Tensor, tensor
 from ..autograd.adjoint import push

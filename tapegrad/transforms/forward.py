@@ -17,10 +17,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..array.differentiable import Differentiable
+from ..array.differentiable import Differentiable, clarified
 from ..array.dual import LEVELS_APART, Dual, as_primal, check_tangent, made, running, zeros_of
 from ..array.inplace import restore
-from ..array.leaving import clarified
 from ..array.objects import joined
 from ..array.record import normalise, tracked
 from ..array.tensor import Tensor

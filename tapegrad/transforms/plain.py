@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 
-from ..array.leaving import clarify
+from ..array.differentiable import clarify
 from ..array.record import normalise
 from ..array.tensor import Tensor
 from ..autograd.backward import sweep_back, sweep_straight

@@ -65,7 +65,7 @@ MENDS = {
     "comparisons as keys": Mend(r"\{True: ",
         ("array/differentiable.py", "        if self._t is None and (self._r or", "        if True or (self._r or")),
     "arrays of objects": Mend(r"np\.array\(\[c",
-        ("array/leaving.py", "    if error is None or isinstance(error, TapegradError)", "    if True or isinstance(error, TapegradError)")),
+        ("array/differentiable.py", "    if error is None or isinstance(error, TapegradError)", "    if True or isinstance(error, TapegradError)")),
     "no iterations": Mend(r"tg\.(scan|map)\([^\n]*\[1:\]",
         ("transforms/loops/api.py", "return init, _of_no_iterations(f, init, leaves, structure, name)", "return init, None"), said="array of objects"),
     "results without elements": Mend(r"\[:0\]",

@@ -18,10 +18,9 @@ from itertools import groupby
 
 import numpy as np
 
-from ...array.differentiable import Differentiable, below
+from ...array.differentiable import Differentiable, below, clarified
 from ...array.dual import Dual
 from ...array.functions import concatenate, reshape, stack
-from ...array.leaving import clarified
 from ...array.record import record_nondiff, store_of, tracked
 from ...array.views import root_of, views_of
 from ...autograd.tape import Tape
