@@ -398,7 +398,7 @@ def dlpack_device(self) -> tuple[int, int]:
     return np.empty(0).__dlpack_device__()
 
 
-def to_device(self, device: str, /, *, stream: Any = None) -> Any:
+def to_device(self, device: Literal["cpu"], /, *, stream: Any = None) -> Any:
     """The tensor itself, for there is one device, "cpu"."""
     np.empty(0).to_device(device, stream=stream)
     return self

@@ -146,7 +146,7 @@ def clearer(error: BaseException | None) -> Exception | None:
         # NumPy and SciPy put words of their own in front of ours.
         return LeaveTapeError(before.message)
     if isinstance(error, AttributeError) and isinstance(error.obj, (registry.Tensor, registry.Dual)) and text.startswith("'"):
-        close = difflib.get_close_matches(error.name, dir(error.obj), 1)
+        close = difflib.get_close_matches(str(error.name), dir(error.obj), 1)
         error.args = (f"a tensor has no attribute {error.name!r}{f'; write t.{close[0]}' if close else ''}",)
         # Without the name: Python would go on to suggest one of its own.
         error.name = ""
@@ -181,7 +181,7 @@ def _not_offered(error):
     return None
 
 
-def clarify(error: BaseException | None) -> None:
+def clarify(error: Any) -> None:
     """Raise the `clearer` error, if there is one."""
     better = clearer(error)
     if better is not None:

@@ -3,7 +3,7 @@
 Imports: common, rules, tape, interpreter, array.
 
 `gradients`    `backward`, `grad` and `jvp`; `backward` is one pass, with ``.grad``, hooks and ``retain_grad``; `graph` shows its nodes as PyTorch does.
-`tape`         the tape a user may hold; `inspect` and `draw` show it, `anomaly` finds where a number stopped being finite.
+`tape`         the tape a user may hold, its listings and tables; `draw`, pictures of it; `anomaly` finds where a number stopped being finite.
 `recording`    one run of a function on a tape of its own.
 `custom`       primitives with derivative rules of the user's own.
 
