@@ -10,8 +10,8 @@ rest when something has to be compiled.  In the order in which to read:
 `drivers`    the loops over chunks of directions around the user's function, written for its types.
 `types`      the dual number as a Numba type.
 `scalars`    operations on it, from the rules table; Python's builtins, ways in and out; element-wise rows that Numba does not know.
-`arrays`     arrays of dual numbers, and their constructors; `algebra`, linear algebra.
-`loops`      NumPy's functions that are loops, for both modes.
+`arrays`     arrays of dual numbers, and their constructors.
+`loops`      NumPy's functions that are loops, for both modes; linear algebra.
 `vectorized` functions of ``@numba.vectorize`` as loops over functions of numbers.
 `compile`    the user's function compiled with these passes, and failures explained.
 """

@@ -50,11 +50,11 @@ from numba.extending import is_jitted
 
 from ..codegen.numba_inside import INNER, call_of, define_anew, ir, meaning, new_pass, raised_with, run_frontend
 from ..common.errors import UnsupportedInNumbaError
-from . import algebra  # noqa: F401  (it registers operations)
+from . import loops  # noqa: F401  (it registers operations)
 from .arrays import EMPTY, FRESH, array, promoted
 from .key import content
 from .request import CALLED_AS_IS, compiler
-from .reverse.statements import Refused, is_expr
+from .reverse.rows import Refused, is_expr
 from .scalars import is_elementwise, is_known, primal
 from .types import Token, contains_dual
 from .vectorized import fitted, is_vectorized

@@ -21,8 +21,7 @@ from .activity import ELSEWHERE
 from .adjoints import Adjoints
 from .plan import RematerialisationPlan
 from .program import NaturalLoop
-from .rows import is_array, is_float
-from .statements import clone, is_expr, is_phi, reads
+from .rows import clone, is_array, is_expr, is_float, is_phi, reads
 
 BOTH = ("forward", "backward")
 

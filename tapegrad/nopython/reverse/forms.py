@@ -12,8 +12,7 @@ from ..loops import chosen
 from ..scalars import primal
 from ..vectorized import by_loops, converted, is_vectorized, numbers
 from . import runtime
-from .rows import carries
-from .statements import Refused, is_expr, is_phi, let_come, reads
+from .rows import Refused, carries, is_expr, is_phi, let_come, reads
 
 _STATEMENTS = (ir.Assign, ir.SetItem, ir.StaticSetItem, ir.Jump, ir.Branch, ir.Return, *RAISES, ir.Del, ir.Print)
 
