@@ -9,7 +9,7 @@ compiles nothing and does not import Numba or SciPy.
 from types import SimpleNamespace as _Namespace
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from .array import dual as _dual, indexing as _indexing, inplace as _inplace, operators as _operators  # noqa: F401  (methods)
+from .array import dual as _dual, indexing as _indexing, operators as _operators  # noqa: F401  (methods)
 from .array import whole as _whole  # noqa: F401
 from .common import config, tracebacks as _tracebacks  # noqa: F401
 from .common.registry import registry as _registry

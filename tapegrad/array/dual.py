@@ -33,10 +33,9 @@ from ..tape.layout import meta_of
 from ..tape.places import called
 from ..tape.watch import sealed
 from . import record as _record
-from .closures import tangent_on_arrays, tangent_on_floats
 from .differentiable import Differentiable, below
 from .record import as_operand, normalise, plain, tracked, widened
-from .recorded import Recorded, as_rule_takes
+from .recorded import Recorded, as_rule_takes, tangent_on_arrays, tangent_on_floats
 from .typing import TensorLike
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from .assigning import check_distinct, has_alone, has_tangent_alone, write
 from .differentiable import Differentiable
 from .dual import Dual, made
 from .functions import broadcast_to, concatenate, frozen, moved_by, positions_of, ravel, reshape, where
-from .inplace import argument_changed, assign_elements, is_argument
+from .operators import argument_changed, assign_elements, is_argument
 from .record import apply, as_operand, computed, current_body, guard_on, normalise, plain, record_aux, recorded, tracked
 from .tensor import Tensor
 from .views import note_view, root_of, steps_of, window_of

@@ -13,7 +13,7 @@ key (of a leaf: a new object after each change in place), `_x` rarely used extra
 has made has no `_m`, `_k` and `_x` yet.
 
 Operators, indexing, functions and NumPy's protocols are added by the modules of
-those names.  What is built upon tensors (`autograd`, `graph`, `inplace`) is imported by the
+those names.  What is built upon tensors (`autograd`, `graph`, `operators`) is imported by the
 methods that call it.
 """
 

@@ -18,9 +18,8 @@ from contextlib import nullcontext
 
 import numpy as np
 
-from ..array.closures import tangent_on_arrays
 from ..array.record import normalise
-from ..array.recorded import Recorded, as_rule_takes
+from ..array.recorded import Recorded, as_rule_takes, tangent_on_arrays
 from ..common.errors import GradientError, HigherOrderError, ModifiedInPlaceError, NonFiniteError, TapegradError, noted, reason
 from ..interpreter import rule_array
 from ..interpreter.signature import Signature

@@ -22,9 +22,9 @@ import weakref
 
 import numpy as np
 
-from ..array.closures import partials_of
 from ..array.differentiable import Differentiable
 from ..array.record import normalise, plain, store_of, tracked
+from ..array.recorded import partials_of
 from ..array.tensor import Tensor
 from ..common.errors import GradientError, ModifiedInPlaceError, SeedShapeError
 from ..common.memory import TRIMMED, trim

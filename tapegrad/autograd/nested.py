@@ -17,8 +17,8 @@ import numpy as np
 
 from ..array.differentiable import Differentiable, below, clarify, value_below
 from ..array.dual import Dual, made, running, zeros_of
-from ..array.inplace import argument_changed, restore
 from ..array.objects import operand
+from ..array.operators import argument_changed, restore
 from ..array.record import apply, normalise, plain, tracked, with_room
 from ..array.tensor import Tensor, tensor
 from ..common.errors import DtypeError, TapeMismatchError

@@ -26,8 +26,8 @@ from llvmlite import ir
 from numba import NumbaError, types
 from numba.extending import intrinsic, lower_builtin, overload, register_jitable
 
-from ..array.closures import partials_of
 from ..array.functions.elementwise import OF_ROW
+from ..array.recorded import partials_of
 from ..codegen.emit import Emitter
 from ..codegen.library import needs_symbols
 from ..codegen.llvm import know_symbols

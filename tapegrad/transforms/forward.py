@@ -19,8 +19,8 @@ import numpy as np
 
 from ..array.differentiable import Differentiable, clarified
 from ..array.dual import LEVELS_APART, Dual, as_primal, check_tangent, made, running, zeros_of
-from ..array.inplace import restore
 from ..array.objects import joined
+from ..array.operators import restore
 from ..array.record import normalise, tracked
 from ..array.tensor import Tensor
 from ..array.typing import Between
