@@ -362,9 +362,7 @@ class Differentiable(Fields, Methods):
     def __bool__(self) -> bool:
         value = self._v
         if value.__class__ is not float and value.size != 1:
-            raise ValueError(
-                f"the truth value of a tensor of shape {tuple(self.shape)} is ambiguous; use np.any(t) or np.all(t)"
-            )
+            raise ValueError(f"the truth value of a tensor of shape {tuple(self.shape)} is ambiguous; use np.any(t) or np.all(t)")
         base = below(self)
         store = base._t if isinstance(base, Differentiable) else None
         if store is not None and store.trace is not None:

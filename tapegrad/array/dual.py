@@ -125,9 +125,7 @@ class Dual(Differentiable):
         elif not isinstance(level, (int, np.integer)) or not 1 <= level < max(inner, running.level) + LEVELS_APART:
             raise StructureError(f"the level of a dual number is a small positive int, not {level!r}")
         elif level <= inner:
-            raise StructureError(
-                f"a dual number of level {level} cannot hold one of level {inner}; the level must be higher"
-            )
+            raise StructureError(f"a dual number of level {level} cannot hold one of level {inner}; the level must be higher")
         return made(value, tangent, lanes if lanes is None else int(lanes), level)
 
     def __init__(

@@ -40,9 +40,7 @@ def _clean(key, live=False):
     if isinstance(key, Differentiable):
         value = key._v if live and key.__class__ is registry.IntTensor else key._let_out("an index")
         if type(value) is float:
-            raise IndexError(
-                "a float tensor cannot be an index; take the number out with int(t.item()), which leaves the tape"
-            )
+            raise IndexError("a float tensor cannot be an index; take the number out with int(t.item()), which leaves the tape")
         return value if value.ndim else value[()]
     if isinstance(key, tuple):
         return tuple(_clean(k, live) for k in key)
@@ -328,9 +326,7 @@ def _is_view(value, root, shape, strides, offset):
     if extras is None or extras.made is not root or value.shape != shape:
         return False
     window = window_of(root, value)
-    return window is not None and window[1] == offset and all(
-        n == 1 or s == t for n, s, t in zip(shape, strides, window[0])
-    )
+    return window is not None and window[1] == offset and all(n == 1 or s == t for n, s, t in zip(shape, strides, window[0]))
 
 
 def _fitting(value, shape):

@@ -125,9 +125,7 @@ _ROWS = {
     "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "mod": "remainder", "floordiv": "floor_divide",
     "matmul": "matmul", "pow": "power",
 }  # fmt: skip
-_COMPARISONS = {
-    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
-}  # fmt: skip
+_COMPARISONS = {"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal}
 _BITWISE = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "lshift": np.left_shift, "rshift": np.right_shift}
 
 

@@ -100,11 +100,7 @@ class Tensor(Differentiable):
 
     def __repr__(self) -> str:
         leaf = self._t is None
-        return format_tensor(
-            self._v,
-            grad_fn_name=None if leaf else self.grad_fn.name(),
-            requires_grad=leaf and self._r,
-        )
+        return format_tensor(self._v, grad_fn_name=None if leaf else self.grad_fn.name(), requires_grad=leaf and self._r)
 
     __str__ = __repr__
 
@@ -149,9 +145,7 @@ class Tensor(Differentiable):
         if self._t is not None:
             if requires_grad:
                 return self
-            raise GradientError(
-                "requires_grad of a computed tensor cannot be switched off; use .detach() for its value"
-            )
+            raise GradientError("requires_grad of a computed tensor cannot be switched off; use .detach() for its value")
         if requires_grad:
             _check_differentiable(self._v)
             if not self._r:
@@ -249,9 +243,7 @@ class Tensor(Differentiable):
         tensor(4.)
         """
         if retain_variables is not None:
-            warnings.warn(
-                "retain_variables is the old name of retain_graph; use retain_graph", DeprecationWarning, stacklevel=2
-            )
+            warnings.warn("retain_variables is the old name of retain_graph; use retain_graph", DeprecationWarning, stacklevel=2)
             retain_graph = retain_variables
         registry.engine.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 

@@ -6,8 +6,6 @@ code does not import what would make it: dual numbers, both sweeps, and Numba's 
 Not kept is code that uses a function which Numba compiled earlier: what that has frozen need not be what is there now.
 """
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from uuid import uuid4

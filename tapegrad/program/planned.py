@@ -5,8 +5,6 @@ row's program takes in between is seen from its steps, which are planned and dro
 has as many again in between as it computes again at a time (`program.iterations`).
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A `NumberWalk` runs the reverse sweep (`program.walk`), once for each row, over 
 function ran (`StoreWalk`), or a workspace that has replayed one (`transforms.replay.directions`).
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from abc import ABC, abstractmethod
