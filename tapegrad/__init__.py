@@ -9,7 +9,7 @@ compiles nothing and does not import Numba or SciPy.
 from types import SimpleNamespace as _Namespace
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from .array import array_api as _array_api, dual as _dual, indexing as _indexing, inplace as _inplace, operators as _operators  # noqa: F401  (methods)
+from .array import dual as _dual, indexing as _indexing, operators as _operators  # noqa: F401  (methods)
 from .array import whole as _whole  # noqa: F401
 from .common import config, tracebacks as _tracebacks  # noqa: F401
 from .common.registry import registry as _registry
@@ -49,7 +49,7 @@ from .tools.explain_zero import explain_zero
 from .tools.showing.page import show
 from .tools.installation import info
 from .array.dual import Dual
-from .array.leaving import clearer as _clearer
+from .array.differentiable import clearer as _clearer
 from .array.objects import array
 from .transforms.forward import derivative, jvp
 from .transforms.functional import elementwise_grad, grad, jit, value_and_grad

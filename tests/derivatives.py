@@ -5,7 +5,7 @@
 On tapes there is nothing to list: each executor reads the row (`tests/test_executors.py`).  A derivative that is written by hand is one of
 
 *primitive*: a primitive of the package with rules of its own (``defvjp``, ``defjvp``);
-*adjoint*: a function whose adjoint inside of ``@njit`` is text (`nopython/reverse/calls.py`);
+*adjoint*: a function whose adjoint inside of ``@njit`` is text (`nopython/reverse/rows.py`);
 *tangent*: a function inside of ``@njit`` that opens dual numbers, and makes them of values and tangents;
 *series*: Taylor coefficients without the rule of a row (`array/series.py`).
 """
@@ -19,7 +19,7 @@ import numpy as np
 from tapegrad.codegen.numba_inside import typing_context
 from tapegrad.nopython import compile
 from tapegrad.nopython.loops import LOOPS
-from tapegrad.nopython.reverse import calls
+from tapegrad.nopython.reverse import rows
 from tapegrad.nopython.scalars import FUNCTIONS, OPERATORS, UFUNCS
 from tapegrad.rules import ROWS
 from tests.sources import PACKAGE, tree_of
@@ -64,7 +64,7 @@ def primitives():
 
 def adjoints():
     """Names of the functions whose adjoint is text, and the files that have such text."""
-    names = {row[0][0].__name__ if row[0] else row[1] for row in calls._ROWS}
+    names = {row[0][0].__name__ if row[0] else row[1] for row in rows._CALLS}
     texts = [(file, node.value) for file, tree in _files("nopython") for node in ast.walk(tree) if isinstance(node, ast.Constant)]
     return names, {file for file, text in texts if isinstance(text, str) and _ADDS.match(text)}
 
@@ -104,7 +104,7 @@ def inside_forward(function, by_hand):
         if definition is None:
             if any(base.__module__ == "tapegrad.nopython.scalars" for base in template.__mro__):
                 return "the row"
-        elif definition.__module__ == "tapegrad.nopython.functions":
+        elif definition.__qualname__.startswith("_add."):
             return "the row"
         elif definition.__module__.startswith("tapegrad.nopython."):
             name = f"{definition.__module__.removeprefix('tapegrad.').replace('.', '/')}.py: {definition.__qualname__.partition('.')[0]}"
@@ -115,7 +115,7 @@ def inside_forward(function, by_hand):
 def inside_reverse(function):
     """The same of reverse mode."""
     places = (
-        (calls._BY_FUNCTION, "by hand, nopython/reverse/calls.py"), (calls.VIEW_FUNCTIONS, "the same memory"), (calls.BLANK, "none"), (LOOPS, "the loop of nopython/loops.py"),
+        (rows._BY_FUNCTION, "by hand, nopython/reverse/rows.py"), (rows.VIEW_FUNCTIONS, "the same memory"), (rows.BLANK, "none"), (LOOPS, "the loop of nopython/loops.py"),
         (OPERATORS | UFUNCS | FUNCTIONS, "the row"),
     )  # fmt: skip
     return next((word for functions, word in places if function in functions), None)

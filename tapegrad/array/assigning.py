@@ -8,12 +8,11 @@ from ..common.dtypes import plain_array
 from ..common.errors import GradientError
 from ..common.registry import registry
 from ..rules.shaping import look
-from ..tape.meta import meta_of
+from ..tape.layout import meta_of
 from ..tape.places import caller_place
 from ..tape.store import thread_state
 from .differentiable import Differentiable
-from .record import apply, choose_store, normalise
-from .traces import current_body, trace_of
+from .record import apply, choose_store, current_body, normalise, trace_of
 from .views import root_of, sharers, span, views_of
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
 
 import numpy as np
@@ -10,12 +11,13 @@ from numpy.typing import DTypeLike, NDArray
 
 from ..common.dtypes import plain_array
 from ..common.errors import ComplexOperandError
-from ..common.registry import registry
+from ..common.registry import attach, registry
+from ..tape.places import called
 from ..tape.watch import expose
-from .complex import made
-from .differentiable import Differentiable
-from .functions import broadcast_to
+from .complex import ComplexTensor, made
+from .differentiable import Differentiable, refused
 from .functions.arguments import named
+from .functions.shapes import broadcast_to
 from .record import normalise
 from .tensor import Tensor, rebuilt, tensor
 from .typing import TensorLike
@@ -371,3 +373,39 @@ def as_tensor(data: Any, dtype: DTypeLike | None = None) -> Any:
     tensor([1., 2.])
     """
     return data if isinstance(data, Differentiable) and dtype is None else tensor(data, dtype=dtype)
+
+
+# ---- for other libraries -------------------------------------------------------------------------
+def namespace(self, /, *, api_version: str | None = None) -> ModuleType:
+    """`tapegrad.numpy`, which has the names of the array API standard up to version 2024.12."""
+    return registry.later.namespace(api_version)
+
+
+def dlpack(self, *, stream: Any = None, max_version: tuple[int, int] | None = None, dl_device: Any = None, copy: bool | None = None) -> Any:
+    """The memory of a tensor that requires no gradient, for ``from_dlpack`` of another library."""
+    if self.requires_grad:
+        raise refused(
+            f"write t.detach() for the value alone: DLPack would hand out the memory of {called(self, 'a tensor')}, which requires a gradient, "
+            "and cut the derivative"
+        )
+    array = self.numpy()
+    expose(array)
+    return array.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+
+
+def dlpack_device(self) -> tuple[int, int]:
+    """DLPack's number of the processor, where all tensors are."""
+    return np.empty(0).__dlpack_device__()
+
+
+def to_device(self, device: Literal["cpu"], /, *, stream: Any = None) -> Any:
+    """The tensor itself, for there is one device, "cpu"."""
+    np.empty(0).to_device(device, stream=stream)
+    return self
+
+
+for _class in (Differentiable, ComplexTensor):
+    attach(_class, {
+        "__array_namespace__": namespace, "__dlpack__": dlpack, "__dlpack_device__": dlpack_device, "to_device": to_device,
+        "device": property(lambda self: "cpu", doc="Where the tensor is: \"cpu\"."),
+    })  # fmt: skip

@@ -29,14 +29,13 @@ from ..common.errors import DtypeError, LeaveTapeError, SeedShapeError, Structur
 from ..common.printing import format_tensor
 from ..common.registry import registry
 from ..interpreter.fields import native, place
-from ..tape.meta import meta_of
+from ..tape.layout import meta_of
 from ..tape.places import called
 from ..tape.watch import sealed
 from . import record as _record
-from .closures import tangent_on_arrays, tangent_on_floats
 from .differentiable import Differentiable, below
 from .record import as_operand, normalise, plain, tracked, widened
-from .recorded import Recorded, as_rule_takes
+from .recorded import Recorded, as_rule_takes, tangent_on_arrays, tangent_on_floats
 from .typing import TensorLike
 
 if TYPE_CHECKING:
@@ -126,9 +125,7 @@ class Dual(Differentiable):
         elif not isinstance(level, (int, np.integer)) or not 1 <= level < max(inner, running.level) + LEVELS_APART:
             raise StructureError(f"the level of a dual number is a small positive int, not {level!r}")
         elif level <= inner:
-            raise StructureError(
-                f"a dual number of level {level} cannot hold one of level {inner}; the level must be higher"
-            )
+            raise StructureError(f"a dual number of level {level} cannot hold one of level {inner}; the level must be higher")
         return made(value, tangent, lanes if lanes is None else int(lanes), level)
 
     def __init__(

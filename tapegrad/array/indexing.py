@@ -23,16 +23,18 @@ from ..common.tree import parts_of
 from ..interpreter.fields import data_address, place, record_element, record_row
 from ..rules import BY_NAME
 from ..rules.shaping import look
-from ..tape.meta import c_strides
+from ..tape.layout import c_strides
 from ..tape.store import thread_state
 from .assigning import check_distinct, has_alone, has_tangent_alone, write
 from .differentiable import Differentiable
 from .dual import Dual, made
-from .functions import broadcast_to, concatenate, frozen, moved_by, positions_of, ravel, reshape, where
-from .inplace import argument_changed, assign_elements, is_argument
-from .record import apply, as_operand, guard_on, normalise, plain, record_aux, recorded, tracked
+from .functions import frozen, moved_by, positions_of
+from .functions.elementwise import where
+from .functions.shapes import broadcast_to, concatenate, reshape
+from .operators import argument_changed, assign_elements, is_argument
+from .record import apply, as_operand, computed, current_body, guard_on, normalise, plain, record_aux, recorded, tracked
 from .tensor import Tensor
-from .traces import computed, current_body
+from .trees import ravel
 from .views import note_view, root_of, steps_of, window_of
 
 
@@ -41,9 +43,7 @@ def _clean(key, live=False):
     if isinstance(key, Differentiable):
         value = key._v if live and key.__class__ is registry.IntTensor else key._let_out("an index")
         if type(value) is float:
-            raise IndexError(
-                "a float tensor cannot be an index; take the number out with int(t.item()), which leaves the tape"
-            )
+            raise IndexError("a float tensor cannot be an index; take the number out with int(t.item()), which leaves the tape")
         return value if value.ndim else value[()]
     if isinstance(key, tuple):
         return tuple(_clean(k, live) for k in key)
@@ -329,9 +329,7 @@ def _is_view(value, root, shape, strides, offset):
     if extras is None or extras.made is not root or value.shape != shape:
         return False
     window = window_of(root, value)
-    return window is not None and window[1] == offset and all(
-        n == 1 or s == t for n, s, t in zip(shape, strides, window[0])
-    )
+    return window is not None and window[1] == offset and all(n == 1 or s == t for n, s, t in zip(shape, strides, window[0]))
 
 
 def _fitting(value, shape):

@@ -25,18 +25,61 @@ from ..common.registry import registry
 from ..interpreter.fields import constant, place, record_row
 from ..interpreter.signature import Signature
 from ..rules import BY_NAME
-from ..tape.layout import CLEARED, TRACED
-from ..tape.meta import SCALAR, checked, meta_of
+from ..tape.layout import CLEARED, SCALAR, TRACED, checked, meta_of
 from ..tape.places import PACKAGE
 from ..tape.store import OBJECT_BYTES, thread_state
 from ..tape.watch import EXPOSED, apart, copy_of, owner_of, stamp
 from .differentiable import Differentiable, below
-from .traces import computed, current_body, failed, of_another_thread, trace_of
 from .views import root_of
 
 _frame = sys._getframe
 
 
+# ---- the recording an operation is part of -------------------------------------------------------
+def of_another_thread(t):
+    """The error for `t`, of the tape of another thread."""
+    return TapeMismatchError(
+        f"this tensor of shape {tuple(t.shape)} was computed in another thread, on that thread's tape; "
+        "pass leaves (or .detach()ed values) between threads and compute in the thread that differentiates"
+    )
+
+
+def trace_of(operands):
+    """The trace of a functional recording that one of the operands belongs to, of the innermost one if there are several, or None."""
+    chosen = None
+    for o in operands:
+        o = below(o)
+        if isinstance(o, registry.Tensor) and o._t is not None:
+            trace = o._t.trace
+            if trace is not None and (chosen is None or trace.depth > chosen.depth or chosen.store.retired):
+                chosen = trace
+    # While a body is recorded, what it does to tensors of a recording around it is done in each iteration.
+    return chosen and (current_body() or (None if chosen.store.retired else chosen))
+
+
+def current_body():
+    """The trace of the body of a loop that this thread is recording, or None."""
+    trace = thread_state().store.trace
+    return trace if trace is not None and trace.depth else None
+
+
+def failed(error, row, operands, values=(), attrs=(), integer=0):
+    """NumPy has raised `error` where it computed a row (None: something else): a functional recording notes it."""
+    trace = trace_of(operands)
+    if trace is not None:
+        trace.failed(error, row, list(map(below, operands)), values, attrs, integer)
+
+
+def computed(function, values, operands):
+    """``function(*values)``, the values of `operands`."""
+    try:
+        return function(*values)
+    except Exception as error:
+        failed(error, None, operands)
+        raise
+
+
+# ---- operations ----------------------------------------------------------------------------------
 def plain(value):
     """A tensor that is not on any tape, around `value` (normalised already)."""
     return constant(registry.Tensor, value)

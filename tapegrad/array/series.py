@@ -19,8 +19,7 @@ from ..common.errors import HigherOrderError
 from ..interpreter.rule_array import RuleArray
 from ..rules import BY_NAME
 from ..rules import lang as L
-from .closures import partials_of
-from .recorded import LOGICAL, row_of
+from .recorded import LOGICAL, partials_of, row_of
 
 
 class Calls(dict):

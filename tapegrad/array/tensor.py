@@ -13,7 +13,7 @@ key (of a leaf: a new object after each change in place), `_x` rarely used extra
 has made has no `_m`, `_k` and `_x` yet.
 
 Operators, indexing, functions and NumPy's protocols are added by the modules of
-those names.  What is built upon tensors (`autograd`, `graph`, `inplace`) is imported by the
+those names.  What is built upon tensors (`autograd`, `graph`, `operators`) is imported by the
 methods that call it.
 """
 
@@ -32,14 +32,12 @@ from ..common.observers import LISTENERS, RemovableHandle, notify
 from ..common.printing import format_tensor
 from ..common.registry import registry
 from ..interpreter.fields import constant, native, place, share
-from ..tape.meta import meta_of
+from ..tape.layout import meta_of
 from ..tape.places import called
 from ..tape.watch import sealed
 from .assigning import assign_value
-from .differentiable import Differentiable
-from .leaving import refused
-from .record import normalise, plain
-from .traces import trace_of
+from .differentiable import Differentiable, refused
+from .record import normalise, plain, trace_of
 from .typing import TensorLike
 from .views import note_leaf, source_of
 
@@ -102,11 +100,7 @@ class Tensor(Differentiable):
 
     def __repr__(self) -> str:
         leaf = self._t is None
-        return format_tensor(
-            self._v,
-            grad_fn_name=None if leaf else self.grad_fn.name(),
-            requires_grad=leaf and self._r,
-        )
+        return format_tensor(self._v, grad_fn_name=None if leaf else self.grad_fn.name(), requires_grad=leaf and self._r)
 
     __str__ = __repr__
 
@@ -151,9 +145,7 @@ class Tensor(Differentiable):
         if self._t is not None:
             if requires_grad:
                 return self
-            raise GradientError(
-                "requires_grad of a computed tensor cannot be switched off; use .detach() for its value"
-            )
+            raise GradientError("requires_grad of a computed tensor cannot be switched off; use .detach() for its value")
         if requires_grad:
             _check_differentiable(self._v)
             if not self._r:
@@ -251,9 +243,7 @@ class Tensor(Differentiable):
         tensor(4.)
         """
         if retain_variables is not None:
-            warnings.warn(
-                "retain_variables is the old name of retain_graph; use retain_graph", DeprecationWarning, stacklevel=2
-            )
+            warnings.warn("retain_variables is the old name of retain_graph; use retain_graph", DeprecationWarning, stacklevel=2)
             retain_graph = retain_variables
         registry.engine.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 

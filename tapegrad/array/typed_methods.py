@@ -1,6 +1,6 @@
 """The methods of tensors and dual numbers, for type checkers.
 
-At run time `tapegrad.array.operators`, `functions`, `inplace`, `indexing` and `numpy_api` (its `methods`,
+At run time `tapegrad.array.operators`, `functions`, `indexing` and `numpy_api` (its `methods`,
 mostly) put them on `Differentiable`; this class is its base only for type checkers, and a
 test compares the two.  A method of a tensor gives a tensor, that of a dual number a dual
 number (`Self`); one whose result is a plain number outside of recordings is `Any`.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Methods:
     """Signatures without bodies."""
 
-    # ---- element by element (`functions`, `operators`, `inplace`)
+    # ---- element by element (`functions`, `operators`)
     def _unary(self) -> Self: ...
 
     neg = negate = abs = asin = acos = atan = asinh = acosh = atanh = gammaln = expit = negative = absolute = sign = \
@@ -152,7 +152,7 @@ class Methods:
     def partition(self, kth: int | Sequence[int], axis: int = -1, kind: str | None = "introselect", order: None = None) -> None: ...
     def __round__(self, ndigits: int | None = None) -> Any: ...
 
-    # ---- `inplace`
+    # ---- `operators`, in place
     def fill_(self, value: TensorLike) -> Self: ...
 
     # ---- `indexing`

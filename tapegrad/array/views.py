@@ -14,7 +14,7 @@ import numpy as np
 
 from ..common.errors import ModifiedInPlaceError
 from ..interpreter.fields import data_address
-from ..tape.meta import c_strides
+from ..tape.layout import c_strides
 
 
 def _living(views):

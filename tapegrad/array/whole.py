@@ -19,9 +19,9 @@ from ..common.registry import attach, registry
 from ..common.tree import is_table, mapped, parts_of
 from .differentiable import Differentiable
 from .indexing import is_basic, setitem
-from .inplace import argument_changed, is_argument
+from .operators import argument_changed, is_argument
+from .record import failed, trace_of
 from .tensor import Tensor
-from .traces import failed, trace_of
 from .views import note_view, root_of, views_of
 
 

@@ -2,16 +2,15 @@
 
 Imports: common, rules, tape, interpreter, array.
 
-`gradients`    `backward`, `grad` and `jvp`; `backward` is one pass, `graph` shows its nodes as PyTorch does.
-`tape`         the tape a user may hold; `inspect` and `draw` show it, `anomaly` finds where a number stopped being finite.
+`gradients`    `backward`, `grad` and `jvp`; `backward` is one pass, with ``.grad``, hooks and ``retain_grad``; `graph` shows its nodes as PyTorch does.
+`tape`         the tape a user may hold, its listings and tables; `draw`, pictures of it; `anomaly` finds where a number stopped being finite.
 `recording`    one run of a function on a tape of its own.
 `custom`       primitives with derivative rules of the user's own.
 
 Derivatives that are themselves recorded, and so can be differentiated again:
 
-`reading`      an instruction of a tape with tensors for its operands.
-`adjoint`      the reverse sweep with tensors: it writes the gradient on the tape it walks.
-`tangents`     the tangent sweep with tensors: forward mode over a recorded gradient.
+`reading`      an instruction of a tape, read back, and with tensors for its operands.
+`adjoint`      the reverse sweep with tensors: it writes the gradient on the tape it walks; the tangent sweep, forward mode over that.
 `passes`       ``backward(create_graph=True)``: hooks, ``.grad``, requested inputs.
 `nested`       a functional derivative inside of another one.
 """
@@ -22,7 +21,8 @@ from typing import Any
 
 from ..common.public import only_public
 from ..common.registry import registry
-from . import graph, hooks, tape
+from . import graph, tape
+from .backward import register_hook, release_grad, retain_grad, retains_grad
 from .custom.function import Function
 from .gradients import backward, grad, jvp
 
@@ -31,8 +31,8 @@ __dir__ = only_public(__name__)
 
 # What `array.tensor.Tensor` needs of this folder.
 registry.engine = SimpleNamespace(
-    backward=backward, changes_in_jumps=graph.changes_in_jumps, node_of=graph.node_of, register_hook=hooks.register_hook,
-    release_grad=hooks.release_grad, retain_grad=hooks.retain_grad, retains_grad=hooks.retains_grad, tape_of=tape.Tape.of,
+    backward=backward, changes_in_jumps=graph.changes_in_jumps, node_of=graph.node_of, register_hook=register_hook,
+    release_grad=release_grad, retain_grad=retain_grad, retains_grad=retains_grad, tape_of=tape.Tape.of,
 )
 
 

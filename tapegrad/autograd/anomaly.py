@@ -35,8 +35,7 @@ from ..common.tree import flatten, unflatten
 from ..tape.places import Place, function_name
 from ..tape.store import ThreadState, thread_state
 from .custom.calls import is_float
-from .inspect import summary
-from .tape import Tape
+from .tape import Tape, summary
 
 
 class detect_anomaly(ContextDecorator):

@@ -7,8 +7,6 @@ reads.  Within a layer boxes are put near the middle of what they are connected 
 What is drawn is the rows of a tape's listing (`inspect.rows`, `program.listing.rows`).
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from html import escape

@@ -13,18 +13,16 @@ import numpy as np
 
 from ..array.complex import ComplexTensor, is_complex, split
 from ..array.differentiable import Differentiable
-from ..array.record import tracked
+from ..array.record import trace_of, tracked
 from ..array.tensor import Tensor
-from ..array.traces import trace_of
 from ..array.typing import TensorLike
 from ..common.errors import DtypeError, GradientError, NonScalarOutputError, SeedShapeError
 from ..tape.places import name_of
 from ..tape.store import thread_state
 from . import nested
-from .backward import own_copy, sweep_back
-from .hooks import accumulate, as_tensor
+from .adjoint import push
+from .backward import accumulate, as_tensor, own_copy, sweep_back
 from .passes import refuse_accumulating, sweep_behind, sweep_recorded
-from .tangents import push
 
 # ---- gradients into leaves --------------------------------------------------------
 

@@ -12,9 +12,8 @@ from ..array.record import normalise, plain
 from ..common.errors import ClearedTapeError
 from ..common.observers import RemovableHandle
 from .adjoint import pulled
-from .backward import Pass
-from .hooks import accumulate, called_back
-from .instruction import Instruction, second_backward_error
+from .backward import Pass, accumulate, called_back
+from .reading import Instruction, second_backward_error
 
 
 class AccumulateGrad:

@@ -15,11 +15,10 @@ import copy
 
 import numpy as np
 
-from ..array.differentiable import Differentiable, below, value_below
+from ..array.differentiable import Differentiable, below, clarify, value_below
 from ..array.dual import Dual, made, running, zeros_of
-from ..array.inplace import argument_changed, restore
-from ..array.leaving import clarify
 from ..array.objects import operand
+from ..array.operators import argument_changed, restore
 from ..array.record import apply, normalise, plain, tracked, with_room
 from ..array.tensor import Tensor, tensor
 from ..common.errors import DtypeError, TapeMismatchError
@@ -32,12 +31,11 @@ from ..tape.layout import ARRAY_LEAF, CLEARED, CONTINUES, MARK, SCALAR_LEAF, TRA
 from ..tape.modes import enable_grad, recording
 from ..tape.places import caller_frame
 from ..tape.store import thread_state
-from .adjoint import between
+from .adjoint import between, push
 from .backward import Pass, own_copy, slot_on, stores_of, sweep_back
 from .passes import sweep_recorded, values_of
 from .reading import Region
 from .recording import check_result, was_variable
-from .tangents import push
 
 _CLONE = BY_NAME["clone"].opcode
 

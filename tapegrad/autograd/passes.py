@@ -16,8 +16,7 @@ from ..common.registry import registry
 from ..tape.modes import enable_grad
 from . import reading
 from .adjoint import between, pull
-from .backward import BackwardResult, Pass, merge, passes_over, wanted_of
-from .hooks import through_hooks
+from .backward import BackwardResult, Pass, merge, passes_over, through_hooks, wanted_of
 
 #: Compiled code goes over all slots between root and leaf: a pass through fewer than one in so many runs rules.
 SPARSE = 1000

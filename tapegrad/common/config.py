@@ -29,7 +29,7 @@ logger = logging.getLogger("tapegrad")
 kernel = os.environ.get("TAPEGRAD_KERNEL", "auto")
 
 #: As tapegrad's own tests want it: a fault of its own while a kernel is made is raised, not just named in `stats()`, and
-#: every result that is recorded is compared with its description (`tape.meta.checked`, from the import on).
+#: every result that is recorded is compared with its description (`tape.layout.checked`, from the import on).
 strict = os.environ.get("TAPEGRAD_STRICT") == "1"
 
 #: Whether nothing is written to standard error when a call waits long for tapegrad (`common.waiting`).
@@ -62,28 +62,15 @@ MOST_THREADS, threads_word = 1024, np.zeros(1, np.int64)
 class _Config(types.ModuleType):
     """This module: a number of threads that cannot be is refused where it is set, and who looks for NaN is told."""
 
-    _debug_nans = False
-
-    @property
-    def threads(self):
-        """Threads that share the work of one call, the calling one among them (`common.pool`, `codegen.memory`)."""
-        return int(threads_word[0])
-
-    @property
-    def debug_nans(self):
-        """Whether NaN is looked for in all that is computed with derivatives (`autograd.anomaly`)."""
-        return self._debug_nans
-
-    @debug_nans.setter
-    def debug_nans(self, wanted):
-        if wanted not in (True, False):
-            raise OptionError(f"tg.config.debug_nans is {wanted!r}; give True or False")
-        registry.later.debug_nans(bool(wanted))
-        self._debug_nans = bool(wanted)
-
-    @threads.setter
-    def threads(self, count):
-        _set_threads("tg.config.threads", count)
+    def __setattr__(self, name, value):
+        if name == "threads":
+            value = _set_threads("tg.config.threads", value)
+        elif name == "debug_nans":
+            if value not in (True, False):
+                raise OptionError(f"tg.config.debug_nans is {value!r}; give True or False")
+            value = bool(value)
+            registry.later.debug_nans(value)
+        super().__setattr__(name, value)
 
 
 def _set_threads(name, count):
@@ -94,9 +81,13 @@ def _set_threads(name, count):
     if not 1 <= number <= MOST_THREADS:
         raise OptionError(f"{name} is {count!r}; give a number of threads from 1 to {MOST_THREADS}: this process may use {cores()} cores")
     threads_word[0] = number
+    return number
 
 
-_set_threads("TAPEGRAD_THREADS", _number("TAPEGRAD_THREADS", min(cores(), MOST_THREADS), "threads, as 2"))
+#: Threads that share the work of one call, the calling one among them (`common.pool`, `codegen.threads`).
+threads = _set_threads("TAPEGRAD_THREADS", _number("TAPEGRAD_THREADS", min(cores(), MOST_THREADS), "threads, as 2"))
+#: Whether NaN is looked for in all that is computed with derivatives (`autograd.anomaly`).
+debug_nans = False
 sys.modules[__name__].__class__ = _Config
 
 #: As tapegrad's own tests want it, and for systems where something of that does not work: what only some systems have is not used.

@@ -8,8 +8,6 @@ The threads wait between calls, and end with the process.  A child that is forke
 one thread: a call of `run` there does its chunks in order.
 """
 
-from __future__ import annotations
-
 import operator
 import os
 import threading

@@ -22,8 +22,6 @@ Everything here is a pure function of its arguments and imports nothing from
 the rest of the package: values come in as plain numbers and arrays.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from html import escape

@@ -1,7 +1,5 @@
 """What public modules and functions show: their names, their signatures, and what to write for a keyword that other libraries have."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 from collections.abc import Callable

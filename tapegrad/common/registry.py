@@ -5,8 +5,6 @@ reads it here: ``registry.Tensor`` in `array.record`, say, which makes tensors a
 imports.  `OWNERS` is the whole list; setting a name twice, or one that is not on the list, is an error.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 

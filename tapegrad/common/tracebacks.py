@@ -5,8 +5,6 @@ that is caught costs nothing and has all of its frames, and ``pdb.pm()`` begins 
 everything as it is, and so does an `InternalError`, which is for those who maintain the package.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

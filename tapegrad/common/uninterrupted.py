@@ -18,8 +18,6 @@ Other locks of ours are kept for so short a time, or guard so little, that the c
 The end of the process waits, too: LLVM must not go while a thread is in it.
 """
 
-from __future__ import annotations
-
 import _frozen_importlib
 import _imp
 import atexit

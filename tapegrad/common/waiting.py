@@ -9,8 +9,6 @@ more when it has lasted for some seconds itself.  A reason is named once in a pr
 and what runs in Python, which only one thread does at a time, stops for a while every now and then (`give_way`).
 """
 
-from __future__ import annotations
-
 import math
 import os
 import sys

@@ -8,7 +8,7 @@ from ..codegen.ufuncs import CORES, MatrixLoop
 from ..common.host_functions import HostFunction
 from ..interpreter.calls import Called
 from ..interpreter.planner import aligned_shape
-from ..tape.meta import c_strides
+from ..tape.layout import c_strides
 from .inside import INFO, MATRICES, ROOM
 
 #: What the functions of Fortran take: c, i and d are characters, integers and floats that they read, I and D what they write.

@@ -7,7 +7,7 @@ import numpy as np
 from ..common.errors import InternalError, require
 from ..rules import lang as L
 from ..rules.shapes import inside
-from ..tape.meta import SCALAR, c_strides
+from ..tape.layout import SCALAR, c_strides
 from . import program as P
 from .planner import ITEMSIZE, Atom, Planner, Sym, aligned, call_words, coalesce, fits, longest_inside, repair_words, within
 from .rule_array import Scattered, Windowed

@@ -29,7 +29,7 @@ from ..rules import BY_NAME
 from ..rules import lang as L
 from ..rules import shapes as S
 from ..rules.loops import DRIVEN
-from ..tape.meta import c_strides
+from ..tape.layout import c_strides
 from .program import MOST_ARGUMENTS, SIZES
 from .rule_array import REDUCTIONS, RuleArray
 

@@ -37,7 +37,7 @@ from ..rules import lang as L
 from ..rules.linalg import joined, packed, results
 from ..rules.shapes import axes_of, taken_apart
 from ..rules.shaping import logical_view
-from ..tape.meta import c_strides
+from ..tape.layout import c_strides
 
 #: The rows of reductions, by what they do with two elements.
 REDUCTIONS = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}

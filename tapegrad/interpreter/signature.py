@@ -22,8 +22,7 @@ import numpy as np
 from ..common import config
 from ..common.uninterrupted import remade
 from ..rules.table import lasts
-from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY
-from ..tape.meta import SCALAR, laid_out
+from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, SCALAR, laid_out
 from ..tape.store import OBJECT_BYTES
 from . import program as P
 from .plan import Steps

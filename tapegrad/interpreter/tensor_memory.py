@@ -48,8 +48,7 @@ from ..codegen.python_api import (
 )  # fmt: skip
 from ..codegen.symbols import define
 from ..common.dtypes import NUMBERS
-from ..tape.layout import CONSTANT, RECORD, VALUE
-from ..tape.meta import SCALAR
+from ..tape.layout import CONSTANT, RECORD, SCALAR, VALUE
 from ..tape.places import PACKAGE
 from ..tape.store import STATE_KEY, WORDS, TapeStore
 from ..tape.watch import EXPOSED

@@ -29,7 +29,7 @@ from ..interpreter.rule_array import accumulated
 from ..program.ports import inputs_of, outputs_of
 from ..program.through import Rules, Uncallable
 from ..rules import BY_NAME
-from ..tape.meta import SCALAR, c_strides, laid_out
+from ..tape.layout import SCALAR, c_strides, laid_out
 from .reasons import NotLowered
 from .templates import TemplatePlan, derive
 from .terms import Term

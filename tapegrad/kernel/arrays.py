@@ -45,7 +45,7 @@ from ..program.trace import HOST, filled
 from ..rules import BY_NAME
 from ..rules import lang as L
 from ..rules.shapes import side_by_side
-from ..tape.meta import Meta
+from ..tape.layout import Meta
 from . import ir
 from .arrays_planner import LoopPlanner, expression_of
 from .ir import ArrayRef, here, whole, without_table

@@ -51,7 +51,7 @@ from ..rules import BY_FUNCTION
 from ..rules import lang as L
 from ..rules.loops import DRIVEN
 from ..rules.shaping import distinct
-from ..tape.meta import c_strides
+from ..tape.layout import c_strides
 from . import ir
 from .ir import ArrayRef, added, here, moved, whole, window
 from .reasons import NotLowered

@@ -1,6 +1,6 @@
 """The adjoint of a tape, or a tangent, written on the same tape: what a derivative inside of another one costs.
 
-`autograd.passes` and `autograd.tangents` run the rules of rows on tensors.  Here runs of scalar instructions are passed by compiled code, which writes the same
+`autograd.passes` and `autograd.adjoint` run the rules of rows on tensors.  Here runs of scalar instructions are passed by compiled code, which writes the same
 instructions from templates (`kernel.templates`), with their values.  In between, element-wise instructions on arrays of
 one shape are passed by the same templates, a line at a time; of all other array instructions the rules are run on tensors.  Nothing is
 remembered of a tape: templates belong to rows.
@@ -17,11 +17,10 @@ import numpy as np
 from ..array.record import plain, tracked
 from ..array.recorded import of_row
 from ..array.tensor import Tensor
-from ..autograd.adjoint import FEW, accumulated, contributions, elements_at, naming, passing
+from ..autograd.adjoint import FEW, accumulated, contributions, elements_at, naming, passed, passing
 from ..autograd.backward import Pass, own_copy
 from ..autograd.passes import values_of
 from ..autograd.reading import Region
-from ..autograd.tangents import passed
 from ..codegen.of_rows import value_switch
 from ..codegen.python_api import data_address
 from ..common.uninterrupted import remade
@@ -32,8 +31,7 @@ from ..interpreter.signature import Signature
 from ..program.numbering import spread
 from ..rules import BY_NAME, by_opcode
 from ..rules import lang as L
-from ..tape.layout import ARRAY_RECORD, FIRST_ARRAY, SCALAR_LEAF
-from ..tape.meta import SCALAR
+from ..tape.layout import ARRAY_RECORD, FIRST_ARRAY, SCALAR, SCALAR_LEAF
 from ..tape.places import caller_frame
 from . import templates as S
 from .reasons import NotLowered

@@ -32,7 +32,7 @@ from ..program.executable import described
 from ..program.trace import FAILS, GUARD, HOST, SHAPE
 from ..rules import BY_NAME, by_opcode
 from ..rules import lang as L
-from ..tape.meta import SCALAR, meta_of
+from ..tape.layout import SCALAR, meta_of
 from . import ir
 from .arrays import Arrays, as_seen
 from .arrays_planner import expression_of

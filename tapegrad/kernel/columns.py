@@ -39,8 +39,7 @@ from ..program.finish import Item
 from ..program.through import Rules
 from ..program.trace import GUARD, HOST, ROW, SHAPE, Entry, HostCall, HostOperand, by_value
 from ..rules.table import FIRST_ROW, ROWS
-from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, SCALAR_LEAF
-from ..tape.meta import meta_of
+from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, SCALAR_LEAF, meta_of
 from ..tape.watch import PART
 
 #: Kinds of outside references: a number, an element of an argument, a whole argument, an array constant.

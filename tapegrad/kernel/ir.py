@@ -43,7 +43,7 @@ from ..common.waiting import give_way
 from ..interpreter.planner import contiguous, within
 from ..rules import lang as L
 from ..rules.lang import nodes
-from ..tape.meta import c_strides
+from ..tape.layout import c_strides
 from .listing import Listing
 
 #: Roles of buffers.

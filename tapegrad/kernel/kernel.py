@@ -26,7 +26,7 @@ from ..interpreter.native import data_address
 from ..program.choosing import Cut
 from ..program.executable import LINE, Executable, described
 from ..rules import lang as L
-from ..tape.meta import SCALAR
+from ..tape.layout import SCALAR
 from . import ir, roll
 from .adjoint import adjoint, product, tangents
 from .build import build

@@ -43,7 +43,7 @@ from ..common.errors import require
 from ..common.waiting import give_way
 from ..interpreter.native import data_address
 from ..rules import BY_NAME
-from ..tape.meta import SCALAR
+from ..tape.layout import SCALAR
 from . import ir
 from .columns import ARGUMENT, ARRAY, ELEMENT, NUMBER, distinct, place_writes, times_of
 from .nest import AffineIndex, LoopNode, StatementNode, Tables, nest

@@ -15,7 +15,7 @@ from ..interpreter.rule_array import RuleArray
 from ..rules import BY_NAME
 from ..rules import lang as L
 from ..rules.shapes import promoted
-from ..tape.meta import SCALAR, c_strides
+from ..tape.layout import SCALAR, c_strides
 from .reasons import NotLowered
 
 #: Condition -> row that gives it as a number; "gt" and "ge" swap their operands.

@@ -20,8 +20,7 @@ from ..program.numbering import data_address, spread
 from ..program.trace import GUARD, HOST, ROW, Constants, Entry, HostCall, HostOperand
 from ..rules import BY_NAME, ROWS
 from ..rules.table import described
-from ..tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, RECORD, SCALAR_LEAF, TRACED
-from ..tape.meta import SCALAR, laid_out, meta_of
+from ..tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, RECORD, SCALAR, SCALAR_LEAF, TRACED, laid_out, meta_of
 from ..tape.store import RECORD_DTYPE
 
 STACK, CONCATENATE, SELECT, CLONE = (BY_NAME[name] for name in ("stack", "concatenate", "select", "clone"))

@@ -9,11 +9,9 @@ rest when something has to be compiled.  In the order in which to read:
 `request`    a derivative that was asked for, and its dispatcher: compiled, or loaded from disk; `key`, what its code depends on.
 `drivers`    the loops over chunks of directions around the user's function, written for its types.
 `types`      the dual number as a Numba type.
-`scalars`    operations on it, from the rules table; `builtins`, Python's builtins, ways in and out.
-`arrays`     arrays of dual numbers; `algebra`, linear algebra.
-`loops`      NumPy's functions that are loops, for both modes.
-`functions`  functions of element-wise rows that Numba does not know.
+`scalars`    operations on it, from the rules table; Python's builtins, ways in and out; element-wise rows that Numba does not know.
+`arrays`     arrays of dual numbers, and their constructors.
+`loops`      NumPy's functions that are loops, for both modes; linear algebra.
 `vectorized` functions of ``@numba.vectorize`` as loops over functions of numbers.
-`rewrite`    a pass over Numba's IR that makes a user's function fit for dual numbers; `allocate`, constructors of arrays.
 `compile`    the user's function compiled with these passes, and failures explained.
 """

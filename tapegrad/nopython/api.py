@@ -421,7 +421,7 @@ def _register():
     """Let Numba know all that derivatives are compiled of."""
     with uninterrupted:
         from . import drivers  # noqa: F401  (it registers operations)
-        from .functions import add_rows
+        from .scalars import add_rows
     add_rows()
 
 

@@ -11,14 +11,13 @@ from numba.extending import intrinsic, overload, register_jitable
 
 from ..codegen.numba_inside import INNER, impl_ret_borrowed
 from ..common.errors import UnsupportedInNumbaError
-from . import algebra
 from .arrays import primals
-from .builtins import as_dual, component, primal, seeded  # noqa: F401  (lines name them)
-from .compile import compiled, dual_dispatcher
+from .compile import compiled, dual_arguments, dual_dispatcher
 from .key import content
+from .loops import tangents as tangents_in
 from .reverse.drivers import ReverseDriver
 from .reverse.runtime import caught
-from .rewrite import dual_arguments
+from .scalars import as_dual, component, primal, seeded  # noqa: F401  (lines name them)
 from .types import DualType, Token, arrays_in, compiled_only, contains_dual, copied, defined, dual_of, element, is_real, with_leaves
 
 #: Lanes used where the number of directions is not known when types are.
@@ -89,7 +88,7 @@ def _opened(name, number, array):
 
 
 values = _opened("values", primal, primals)
-tangents = _opened("tangents", register_jitable(lambda x: component(x, 0)), lambda a: algebra.tangents(a, 0))
+tangents = _opened("tangents", register_jitable(lambda x: component(x, 0)), lambda a: tangents_in(a, 0))
 #: Numbers among seeds as floats.
 as_seed = _opened("as_seed", float, lambda a: a)
 

@@ -6,8 +6,6 @@ code does not import what would make it: dual numbers, both sweeps, and Numba's 
 Not kept is code that uses a function which Numba compiled earlier: what that has frozen need not be what is there now.
 """
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from uuid import uuid4
@@ -16,19 +14,8 @@ import numba
 from numba import types
 from numba.extending import is_jitted
 
+from ..codegen import numba_inside
 from ..codegen.code import kept
-from ..codegen.numba_inside import (
-    WholeCompiler,
-    again,
-    answered,
-    before_load,
-    compiling,
-    completed,
-    is_compiled,
-    packed,
-    refresh,
-    unpacked,
-)
 from ..common.errors import UnsupportedInNumbaError
 from ..common.memory import without_collection
 from ..common.uninterrupted import cached_property, uninterrupted
@@ -58,20 +45,30 @@ def _called_as_is():
             CALLED_AS_IS.clear()
 
 
-class UninterruptedCompiler(WholeCompiler):
+class UninterruptedCompiler(numba_inside.WholeCompiler):
     """Numba's compiler; Ctrl-C waits until it has finished (`uninterrupted`), and until it knows what is registered with Numba."""
 
-    __init__ = uninterrupted(WholeCompiler.__init__)
+    __init__ = uninterrupted(numba_inside.WholeCompiler.__init__)
 
     @uninterrupted
     @waiting("numba", "compiling derivatives of functions by Numba")
     def compile_extra(self, function):
         with uninterrupted:
-            from .functions import add_rows
+            from .scalars import add_rows
         add_rows()
-        result = completed(super().compile_extra(function))
-        before_load(result, define_names)
+        result = numba_inside.completed(super().compile_extra(function))
+        numba_inside.before_load(result, define_names)
         return result
+
+
+def compiler(*passes):
+    """A compiler of a part of a derivative, with these passes."""
+
+    class CompilerWithPasses(numba_inside.part(UninterruptedCompiler)):
+        def define_pipelines(self):
+            return numba_inside.nopython_passes(self.state, *passes)
+
+    return CompilerWithPasses
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +117,7 @@ class Request:
             for each in (self.function, dispatcher):
                 if hasattr(each, "derivative"):
                     define(each.derivative, each.py_func.__globals__)
-            with compiling() as functions, waiting(f"numba {self.identity}", lambda: self._long(functions), _PATIENCE):
+            with numba_inside.compiling() as functions, waiting(f"numba {self.identity}", lambda: self._long(functions), _PATIENCE):
                 result = compile()
             COUNTS["compiled"] += 1
             return result
@@ -129,7 +126,7 @@ class Request:
             dispatcher = numba.njit(pipeline_class=UninterruptedCompiler)(made)
         if is_jitted(dispatcher):
             dispatcher.derivative = self
-            answered(dispatcher, lambda compile, args: self._answer(lambda: by_numba(compile), args), register)
+            numba_inside.answered(dispatcher, lambda compile, args: self._answer(lambda: by_numba(compile), args), register)
         return dispatcher
 
     def _long(self, functions):
@@ -145,12 +142,12 @@ class Request:
         unliteral = tuple(map(types.unliteral, args))
         types_taken = str(unliteral[: len(args) - (self.kind == "vjp")])
         key, reached = digest(*self.meaning, args)
-        before = [*filter(is_compiled, reached)]
+        before = [*filter(numba_inside.is_compiled, reached)]
         if key is None:
             return compile()
         if key in _COMPILED:
             result, taken = _COMPILED[key]
-            result = again(result)
+            result = numba_inside.again(result)
         else:
             fresh = []
 
@@ -159,13 +156,13 @@ class Request:
                     fresh.append(compile())
                 if any(hasattr(each, "derivative") or each in called for each in before) or digest(*self.meaning, args)[0] != key:
                     return None
-                data = packed(fresh[0], self.taken.get(types_taken))
+                data = numba_inside.packed(fresh[0], self.taken.get(types_taken))
                 if data is not None:
                     _COMPILED[key] = fresh[0]._replace(type_annotation=""), self.taken.get(types_taken)
                 return data
 
             code = kept(key, made, {"compiled": 0, "loaded": 0}, "njit")
-            loaded = None if fresh else unpacked(code, args, define_names)
+            loaded = None if fresh else numba_inside.unpacked(code, args, define_names)
             if loaded is None:
                 return fresh[0] if fresh else compile()
             COUNTS["loaded"] += 1
@@ -183,4 +180,4 @@ def define_names():
     """Let LLVM know the functions that compiled code may call."""
     with uninterrupted:
         from . import scalars  # noqa: F401
-    refresh()
+    numba_inside.refresh()

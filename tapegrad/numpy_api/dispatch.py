@@ -21,12 +21,10 @@ from operator import attrgetter
 import numpy as np
 
 from ..array import functions as F
-from ..array.differentiable import Differentiable
-from ..array.leaving import into_plain, not_in_pandas
+from ..array.differentiable import Differentiable, into_plain, not_in_pandas
 from ..array.objects import PLAIN, holds_tensors, in_objects, joined, operand
-from ..array.record import apply, normalise, plain, record_nondiff, trace_of, tracked
+from ..array.record import apply, computed, normalise, plain, record_nondiff, trace_of, tracked
 from ..array.tensor import Tensor
-from ..array.traces import computed
 from ..array.whole import IntTensor, by_numpy, is_whole
 from ..common.dtypes import NUMBERS
 from ..common.errors import ComplexOperandError, UnsupportedFunctionError

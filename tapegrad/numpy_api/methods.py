@@ -5,8 +5,6 @@ are assignments.  `tapegrad.array.functions` has the methods that are functions 
 library too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

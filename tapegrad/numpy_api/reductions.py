@@ -13,8 +13,7 @@ from math import inf, nan
 import numpy as np
 
 from ..array import functions as F
-from ..array.differentiable import Differentiable
-from ..array.leaving import into_plain
+from ..array.differentiable import Differentiable, into_plain
 from ..array.record import apply, guard_on, record_aux
 from ..array.whole import IntTensor
 from ..common.host_functions import host_function

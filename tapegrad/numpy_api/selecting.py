@@ -11,9 +11,8 @@ from operator import attrgetter
 import numpy as np
 
 from ..array import functions as F
-from ..array.differentiable import Differentiable
+from ..array.differentiable import Differentiable, into_plain
 from ..array.indexing import nonzero
-from ..array.leaving import into_plain
 from ..array.record import guard_on
 from ..array.whole import IntTensor, is_whole
 from ..common.host_functions import host_function

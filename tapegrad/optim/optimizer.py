@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from ..array.complex import ComplexTensor, split
-from ..array.inplace import assign_elements
+from ..array.operators import assign_elements
 from ..array.record import normalise, plain
 from ..array.tensor import Tensor
 from ..common.errors import OptimizationError

@@ -16,8 +16,7 @@ from ..common.errors import GuardError
 from ..common.tree import flatten
 from ..rules import ROWS
 from ..rules.table import BY_NAME, FIRST_ROW
-from ..tape.layout import FIRST_ARRAY
-from ..tape.meta import SCALAR
+from ..tape.layout import FIRST_ARRAY, SCALAR
 from ..tape.modes import no_grad
 from .trace import FAILS, GUARD, ROW, SHAPE, filled
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..interpreter import native
 from ..interpreter import program as P
-from ..tape.meta import SCALAR
+from ..tape.layout import SCALAR
 from . import walk as W
 from .ports import count_of
 

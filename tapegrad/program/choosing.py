@@ -31,8 +31,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..interpreter.signature import Signature
-from ..tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY
-from ..tape.meta import SCALAR
+from ..tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR
 
 #: Nanoseconds of each count.  `python -m benchmarks choice` says whether they choose well.
 NANOSECONDS = {

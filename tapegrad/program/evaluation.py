@@ -19,13 +19,14 @@ import numpy as np
 
 from ..array.differentiable import Differentiable, below, value_below
 from ..array.dual import level_of, made, running
-from ..array.functions import concatenate, frozen, reshape
+from ..array.functions import frozen
+from ..array.functions.shapes import concatenate, reshape
 from ..array.record import apply, normalise
 from ..autograd.nested import TensorWalk, ones_of, split
 from ..autograd.recording import check_number, check_result
 from ..common.dtypes import check_derivative
 from ..common.tree import LEAF, flatten, leaf_names, unflatten
-from ..tape.meta import meta_of
+from ..tape.layout import meta_of
 from .choosing import predict
 from .finish import so_far
 from .ports import Port

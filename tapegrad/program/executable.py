@@ -9,8 +9,6 @@ nothing else uses meanwhile; what is returned is a status (`program.ports`).  A 
 A caller with objects of Python, an array of a user's nopython code or an optimiser's vector writes two tables and calls it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 

@@ -40,8 +40,7 @@ from ..common.registry import registry
 from ..common.tree import unflatten
 from ..common.uninterrupted import cached_property, uninterrupted
 from ..rules.table import BY_NAME
-from ..tape.layout import ARRAY_LEAF, CONTINUES, SCALAR_LEAF, TRACED
-from ..tape.meta import SCALAR, meta_of
+from ..tape.layout import ARRAY_LEAF, CONTINUES, SCALAR, SCALAR_LEAF, TRACED, meta_of
 from ..tape.places import Place
 from ..tape.store import RECORD_DTYPE
 from .short_arrays import SHORT, ShortArrays, computes_with_short

@@ -1,6 +1,6 @@
 """A finished tape in print: what a replay does, one line a slot.
 
-The columns are those of a tape's listing (`tapegrad.autograd.inspect`), without values,
+The columns are those of a tape's listing (`tapegrad.autograd.tape`), without values,
 which each replay computes anew: slot, primitive, operands, shape, and where the
 instruction was recorded.  Inputs are named ``argument k``, or ``argument k[i]``
 for one element (flat position `i`); guards are lines too, with what was seen.

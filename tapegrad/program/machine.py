@@ -4,8 +4,6 @@ Numba compiles the loop, which reads operands where they are, calls, and says be
 (as `interpreter.calls` does): there is none if the function has raised.
 """
 
-from __future__ import annotations
-
 from ..common.exact import Identity, exact
 from ..common.uninterrupted import imported
 

@@ -5,8 +5,6 @@ row's program takes in between is seen from its steps, which are planned and dro
 has as many again in between as it computes again at a time (`program.iterations`).
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import dataclass
@@ -15,7 +13,7 @@ from ..codegen.memory import KEPT_BLOCK
 from ..common.printing import bytes_text
 from ..interpreter.plan import Steps
 from ..interpreter.planner import ITEMSIZE
-from ..tape.meta import meta_of
+from ..tape.layout import meta_of
 from .trace import ROW
 
 

@@ -7,7 +7,7 @@ ports are a list with an array (directions, *shape) for each of them.
 import numpy as np
 
 from ..array.record import normalise
-from ..tape.meta import SCALAR, meta_of
+from ..tape.layout import SCALAR, meta_of
 
 #: What a call returns beside the number of a guard that failed (0 and up): all is well; a gradient is not finite; the arguments are of another kind; an
 #: instruction that compiled code does not know.

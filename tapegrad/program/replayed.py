@@ -10,7 +10,7 @@ import numpy as np
 from ..codegen.compile import compiled, helper, plain_address
 from ..codegen.memory import copy_bytes, int_at, load_number, set_int_at
 from ..interpreter.native import data_address
-from ..tape.meta import SCALAR
+from ..tape.layout import SCALAR
 from . import walk as W
 from .executable import Executable, described
 from .ports import BROKEN, FINE

@@ -16,8 +16,7 @@ Only operations of which NumPy gives the same bits for numbers and arrays; a sta
 import numpy as np
 
 from ..rules.table import BY_NAME
-from ..tape.layout import SCALAR_LEAF
-from ..tape.meta import SCALAR
+from ..tape.layout import SCALAR, SCALAR_LEAF
 from .trace import ROW, Entry
 
 #: Elements of a short array.

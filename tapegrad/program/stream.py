@@ -28,8 +28,7 @@ from ..interpreter import native
 from ..interpreter.signature import Signature
 from ..rules import BY_NAME
 from ..rules.loops import DRIVEN
-from ..tape.layout import ARRAY_LEAF, CONTINUES, RECORD, SCALAR_LEAF, TRACED, VALUE
-from ..tape.meta import SCALAR, meta_of
+from ..tape.layout import ARRAY_LEAF, CONTINUES, RECORD, SCALAR, SCALAR_LEAF, TRACED, VALUE, meta_of
 from ..tape.watch import PART
 from . import walk as W
 from .trace import FAILS, GUARD, HOST, SHAPE, fails

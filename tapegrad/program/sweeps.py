@@ -4,22 +4,20 @@ A `NumberWalk` runs the reverse sweep (`program.walk`), once for each row, over 
 function ran (`StoreWalk`), or a workspace that has replayed one (`transforms.replay.directions`).
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from abc import ABC, abstractmethod
 
 import numpy as np
 
-from ..array.leaving import clarified
+from ..array.differentiable import clarified
 from ..array.record import normalise
 from ..array.tensor import Tensor, tensor
+from ..autograd.adjoint import push
 from ..autograd.backward import Pass
 from ..autograd.gradients import grad
 from ..autograd.reading import Region
 from ..autograd.recording import as_plain, check_result, differentiable, differentiating, refuse_captured, refuse_outer
-from ..autograd.tangents import push
 from ..autograd.tape import Tape
 from ..common.dtypes import in_another_order, readable
 from ..common.errors import ModifiedInPlaceError
@@ -27,8 +25,7 @@ from ..common.tree import flatten, leaf_names, unflatten
 from ..common.uninterrupted import cached_property
 from ..interpreter.signature import Signature
 from ..interpreter.walks import walks
-from ..tape.layout import ARRAY_LEAF, MARK
-from ..tape.meta import meta_of
+from ..tape.layout import ARRAY_LEAF, MARK, meta_of
 from ..tape.modes import enable_grad
 from .ports import Port, count_of, units
 

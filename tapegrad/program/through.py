@@ -19,7 +19,7 @@ from ..autograd.recording import refuse_outer
 from ..autograd.tape import Tape
 from ..common.errors import reason, require
 from ..common.exact import exact
-from ..tape.meta import meta_of
+from ..tape.layout import meta_of
 from ..tape.modes import enable_grad
 from .finish import finish
 from .machine import MachineCall, is_machine_code

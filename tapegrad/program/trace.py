@@ -26,10 +26,9 @@ import numpy as np
 
 from ..array.differentiable import below
 from ..array.dual import Dual
+from ..array.record import current_body, nesting_error, normalise, of_another_thread, plain, tracked
 from ..array.record import live as live_tensor
-from ..array.record import nesting_error, normalise, plain, tracked
 from ..array.tensor import Tensor
-from ..array.traces import current_body, of_another_thread
 from ..autograd.custom.calls import Call
 from ..codegen.ufuncs import is_elementwise
 from ..common.dtypes import check_class, readable
@@ -39,8 +38,7 @@ from ..common.tree import mapped, parts_of
 from ..interpreter.fields import place
 from ..interpreter.planner import ITEMSIZE
 from ..rules import BY_NAME
-from ..tape.layout import ARRAY_LEAF, SCALAR_LEAF, TRACED
-from ..tape.meta import SCALAR, meta_of
+from ..tape.layout import ARRAY_LEAF, SCALAR, SCALAR_LEAF, TRACED, meta_of
 from ..tape.modes import no_grad
 from ..tape.places import PACKAGE, Place, caller_frame
 from .handlers import ERRORS, catcher

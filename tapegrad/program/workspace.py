@@ -25,8 +25,7 @@ from ..common.uninterrupted import cached_property
 from ..interpreter import native
 from ..interpreter import program as P
 from ..interpreter import walk as sweep_walk
-from ..tape.layout import RECORD, VALUE
-from ..tape.meta import SCALAR, meta_of
+from ..tape.layout import RECORD, SCALAR, VALUE, meta_of
 from . import walk as W
 from .backward import Backward, listed, seeds_of
 from .ports import inputs_of, outputs_of

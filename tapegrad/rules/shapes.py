@@ -1,6 +1,6 @@
 """Shape and dtype of a row's result, by the descriptions of its operands, without any value; and how JVPs are written.
 
-``row.shape(*operands, **attrs)`` is called as ``row.value`` is, with descriptions (`tape.meta.Meta`, or what has the same
+``row.shape(*operands, **attrs)`` is called as ``row.value`` is, with descriptions (`tape.layout.Meta`, or what has the same
 fields: `shape`, `ndim`, `size`, `char`, and `weak`, whether it promotes as a number of Python does) in place of arrays, and
 says the shape and the dtype character of what `row.value` would give.  It raises where operands do not fit together, or a
 window or an index would lie outside of its array.

@@ -15,8 +15,8 @@ import sys
 import numpy as np
 
 from ..array.complex import split
+from ..array.differentiable import package_of
 from ..array.functions import lift
-from ..array.leaving import package_of
 from ..array.objects import holds_tensors, operand
 from ..array.record import guard_on
 from ..autograd.nested import current_trace

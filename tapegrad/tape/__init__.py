@@ -2,7 +2,6 @@
 
 Imports: common.
 
-`layout` is the record of an instruction, `store` one generation of a tape with its records and saved
-values; `meta` describes values, `places` says where an instruction came from, `watch` whether a constant was changed
-since, and `modes` switches recording off.
+`layout` is the record of an instruction, and the descriptions of values; `store` one generation of a tape with its records and saved
+values; `places` says where an instruction came from, `watch` whether a constant was changed since, and `modes` switches recording off.
 """

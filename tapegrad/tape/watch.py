@@ -11,8 +11,6 @@ that outside code can write to.  From then on it is watched as constants are.  W
 compared with the stamp that the memory had when it was handed out (`exposed_since`).
 """
 
-from __future__ import annotations
-
 import weakref
 from bisect import bisect_left
 

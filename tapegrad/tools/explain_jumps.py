@@ -24,8 +24,8 @@ from ..array.record import tracked
 from ..array.tensor import Tensor
 from ..autograd.anomaly import detect_anomaly
 from ..autograd.backward import slot_on
-from ..autograd.inspect import adjoints_of, entries_of
 from ..autograd.reading import Region
+from ..autograd.tape import adjoints_of, entries_of
 from ..common.errors import OptionError
 from ..common.printing import Printed
 from ..tape.layout import CONTINUES

@@ -18,7 +18,7 @@ from ..array.record import tracked
 from ..array.tensor import Tensor
 from ..autograd.adjoint import pulled
 from ..autograd.backward import slot_on
-from ..autograd.inspect import adjoints_of, entries_of
+from ..autograd.tape import adjoints_of, entries_of
 from ..common.printing import Printed
 from ..rules.table import zero
 from .arguments import WatchedRun

@@ -21,9 +21,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..array.record import tracked
+from ..array.record import trace_of, tracked
 from ..array.tensor import Tensor
-from ..array.traces import trace_of
 from ..autograd.custom.calls import unpacked
 from ..autograd.custom.primitives import Primitive
 from ..autograd.nested import current_trace, parts_of

@@ -20,11 +20,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..array.differentiable import Differentiable
+from ..array.differentiable import Differentiable, clarified
 from ..array.dual import LEVELS_APART, Dual, as_float, as_primal, check_tangent, made, running, zeros_of
-from ..array.inplace import restore
-from ..array.leaving import clarified
 from ..array.objects import joined
+from ..array.operators import restore
 from ..array.record import nesting_error, normalise, tracked
 from ..array.recorded import Recorded
 from ..array.series import Calls, Series, series_of

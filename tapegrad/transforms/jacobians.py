@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 import numpy as np
 
 from ..array.differentiable import Differentiable
-from ..array.inplace import unshared
 from ..array.objects import operand
+from ..array.operators import unshared
 from ..array.record import normalise, tracked
 from ..array.tensor import Tensor
 from ..array.typing import Argnums, Between, Mode, OfJacobian

@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 
-from ..array.leaving import clarify
+from ..array.differentiable import clarify
 from ..array.record import normalise
 from ..array.tensor import Tensor
 from ..autograd.backward import sweep_back, sweep_straight
@@ -18,7 +18,7 @@ from ..common.dtypes import in_another_order
 from ..common.errors import StructureError
 from ..common.tree import LEAF, flatten, leaf_names, unflatten
 from ..interpreter.fields import constant, place
-from ..tape.meta import meta_of
+from ..tape.layout import meta_of
 from ..tape.places import placed_name
 from ..tape.store import CALL_ENDED, LARGEST_REUSED, TapeStore, thread_state
 

@@ -28,8 +28,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from ..array.differentiable import Differentiable
-from ..array.inplace import unshared
-from ..array.traces import current_body
+from ..array.operators import unshared
+from ..array.record import current_body
 from ..array.typing import Unknown
 from ..autograd import nested
 from ..common.errors import HigherOrderError, StructureError, TapeMismatchError

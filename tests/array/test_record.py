@@ -11,7 +11,7 @@ from tapegrad.array.record import apply
 from tapegrad.common import config
 from tapegrad.interpreter.fields import numbers
 from tapegrad.rules import BY_NAME
-from tapegrad.tape.meta import Meta, meta_of
+from tapegrad.tape.layout import Meta, meta_of
 from tests.counting import calls_of
 from tests.rules.checker import generator, leaf
 

@@ -11,7 +11,7 @@ import tapegrad as tg
 from tapegrad.interpreter import signature
 from tapegrad.interpreter.signature import Signature
 from tapegrad.interpreter.walks import walks
-from tapegrad.tape import meta
+from tapegrad.tape import layout
 from tapegrad.tape.store import TapeStore, thread_state
 from tests.rules.checker import leaf
 from tests.threads import in_threads
@@ -25,7 +25,7 @@ def few(monkeypatch):
     """The bound is low, on a fresh store; nothing is left of earlier tests but what lives."""
     monkeypatch.setattr(signature, "MOST", MOST)
     monkeypatch.setattr("tapegrad.tape.store.SIGNATURES_REUSED", MOST)
-    monkeypatch.setattr(meta, "MOST", MOST)
+    monkeypatch.setattr(layout, "MOST", MOST)
     state = thread_state()
     state.store = state.anonymous = TapeStore(state)
     # That of the last call of a transformation keeps signatures for the next one.
@@ -118,14 +118,14 @@ def test_signatures_of_shapes_that_are_gone(kind):
 
 
 def test_two_thousand_shapes():
-    before, rows = (len(evict()), len(meta._KNOWN)), Signature._next
+    before, rows = (len(evict()), len(layout._KNOWN)), Signature._next
     for n in range(2000):
         x = leaf(np.ones((n, 1)))
         (-x).sum().backward()
     assert len(Signature.ALL) < before[0] + 4 * MOST
     assert Signature._next < rows + 4 * MOST
     # Twice as many as live may wait.
-    assert len(meta._KNOWN) < 2 * before[1] + 4 * MOST
+    assert len(layout._KNOWN) < 2 * before[1] + 4 * MOST
 
 
 def test_functions_of_many_shapes():
@@ -238,12 +238,12 @@ def test_threads_that_record_many_shapes_at_once():
 
 def test_descriptions_are_given_back_and_stay_one_object_each():
     x = np.ones((3, 2))
-    known = meta.meta_of(x)
-    count = 2 * meta._limit
+    known = layout.meta_of(x)
+    count = 2 * layout._limit
     for n in range(count):
-        meta.meta_of(np.empty((n, 0, 7)))
-    assert meta.meta_of(np.zeros((3, 2))) is known
-    assert sum(m.shape[1:] == (0, 7) for m in meta._KNOWN.values()) < count
+        layout.meta_of(np.empty((n, 0, 7)))
+    assert layout.meta_of(np.zeros((3, 2))) is known
+    assert sum(m.shape[1:] == (0, 7) for m in layout._KNOWN.values()) < count
 
 
 def test_nobody_waits_for_what_another_thread_compiles():

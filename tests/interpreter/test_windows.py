@@ -10,7 +10,7 @@ from tapegrad.interpreter.planner import NEAR, SHORT, longest_inside
 from tapegrad.program.values import ValueProgram
 from tapegrad.program.workspace import Workspace
 from tapegrad.rules import BY_NAME
-from tapegrad.tape.meta import meta_of
+from tapegrad.tape.layout import meta_of
 from tapegrad.transforms.replay.function import Replayed
 from tests.near import near
 

@@ -5,7 +5,7 @@ import numpy as np
 from tapegrad.kernel import ir
 from tapegrad.kernel.arrays_planner import LoopPlanner
 from tapegrad.kernel.ir import ArrayRef, whole
-from tapegrad.tape.meta import meta_of
+from tapegrad.tape.layout import meta_of
 
 
 def planned(expr_of, *shapes, transposed=()):

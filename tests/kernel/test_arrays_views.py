@@ -9,7 +9,7 @@ from tapegrad.kernel import ir
 from tapegrad.kernel.arrays_planner import LoopPlanner
 from tapegrad.kernel.ir import ArrayRef, added, moved, whole, without_table
 from tapegrad.rules import BY_NAME
-from tapegrad.tape.meta import c_strides, meta_of
+from tapegrad.tape.layout import c_strides, meta_of
 from tests.every import every
 
 

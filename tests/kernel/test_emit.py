@@ -9,7 +9,7 @@ from tapegrad.kernel.kernel import Kernel
 from tapegrad.program.values import ValueProgram
 from tapegrad.rules import BY_NAME
 from tapegrad.rules import lang as L
-from tapegrad.tape.meta import Meta
+from tapegrad.tape.layout import Meta
 from tests.kernel.compare import agree, call, waste
 from tests.kernel.interpret import interpret
 from tests.kernel.programs import Writer, a, at, constant, rosenbrock, temporary

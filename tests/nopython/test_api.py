@@ -73,7 +73,7 @@ def test_float32_arrays():
 
 def test_what_stands_for_compiled_code_is_refused_in_python():
     tg.njit_derivative(lambda x: x)
-    from tapegrad.nopython.allocate import promoted
+    from tapegrad.nopython.arrays import promoted
 
     with pytest.raises(UnsupportedInNumbaError, match="promoted has a meaning in compiled code only"):
         promoted(None, 1.0)

@@ -45,7 +45,7 @@ def a_constant_for_two(x):
     return b
 
 
-#: (of `algebra` the same is in `matrices`, which compiles faster)
+#: (of linear algebra the same is in `matrices`, which compiles faster)
 PROGRAMS = [*[f for f in programs.PROGRAMS if f is not programs.algebra], table, matrices, a_constant_for_two]
 QUICK = (programs.whiles, programs.helpers, a_constant_for_two)
 

@@ -12,7 +12,7 @@ from tapegrad.array.record import apply
 from tapegrad.interpreter import steps
 from tapegrad.program.values import ValueProgram
 from tapegrad.rules import BY_NAME
-from tapegrad.tape.meta import meta_of
+from tapegrad.tape.layout import meta_of
 from tapegrad.transforms.replay.function import Replayed
 from tapegrad.transforms.replay.kernels import JitOptions
 from tests.interpreter.test_single import drawn

@@ -6,7 +6,7 @@ import pytest
 from tapegrad.array.record import normalise
 from tapegrad.rules import BY_NAME
 from tapegrad.rules.table import described
-from tapegrad.tape.meta import Meta, meta_of
+from tapegrad.tape.layout import Meta, meta_of
 from tests.rules.examples_of_rows import examples_of
 
 EFFECTS = {"elementwise", "view", "move", "write", "reduce", "scan", "product", "dense"}

@@ -15,7 +15,7 @@ from tapegrad.interpreter.planner import Atom
 from tapegrad.interpreter.rule_array import accumulated
 from tapegrad.interpreter.signature import Signature
 from tapegrad.rules import BY_NAME, ROWS
-from tapegrad.tape.meta import c_strides, meta_of
+from tapegrad.tape.layout import c_strides, meta_of
 from tests.rules.checker import generator
 from tests.rules.examples_of_rows import DIFFERENTIABLE, Example, elementwise_example, examples_of, free_phases
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.autograd import tangents
+from tapegrad.autograd import adjoint
 from tapegrad.program import evaluation
 
 RNG = np.random.default_rng(7)
@@ -162,7 +162,7 @@ def test_a_long_recording_is_not_gone_through_for_each_of_many(monkeypatch):
 def test_a_plain_product_with_one_direction_is_pulled_back(monkeypatch):
     """The Hessian is symmetric, and sweeps are compiled: no rule carries a tangent."""
     v, carried = RNG.normal(size=10), []
-    monkeypatch.setattr(tangents, "passed", lambda *a, before=tangents.passed: carried.append(a) or before(*a))
+    monkeypatch.setattr(adjoint, "passed", lambda *a, before=adjoint.passed: carried.append(a) or before(*a))
     functions = {
         "arrays": rosenbrock, "numbers": lambda x: sum((x[k] * x[k + 1] ** 2 for k in range(9)), 0.0), "linear": np.sum,
         "nothing of it": lambda x: 3.0, "part of it": lambda x: np.exp(x[2]), "its square": lambda x: x @ x,

@@ -16,9 +16,7 @@ from .arguments import as_method, axis_index, axis_tuple, chosen_axes, lift
 from .elementwise import *
 from .elementwise import ELEMENTWISE, power
 from .gathers import *
-from .gathers import along_axis, frozen, moved, moved_by, positions_of
-from .groups import *
-from .groups import segment_max, segment_mean, segment_min, segment_sum
+from .gathers import along_axis, frozen, moved, moved_by, positions_of, segment_max, segment_mean, segment_min, segment_sum
 from .reductions import *
 from .reductions import scanned
 from .shapes import *

@@ -1,7 +1,5 @@
 """Arguments of the functions of this package: array-likes as tensors, axes by NumPy's and PyTorch's names."""
 
-from __future__ import annotations
-
 from operator import index as as_index
 from typing import Any, TypeVar
 

@@ -13,8 +13,7 @@ from ...common.registry import registry
 from ...interpreter.fields import record_choice
 from ...rules import BY_NAME
 from ..differentiable import Differentiable
-from ..record import apply, record_aux, record_nondiff
-from ..traces import trace_of
+from ..record import apply, record_aux, record_nondiff, trace_of
 from ..typing import DTypeLike, TensorLike
 from .arguments import lift, named
 

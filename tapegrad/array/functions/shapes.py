@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...common.errors import UnsupportedFunctionError
-from ...tape.meta import c_strides
+from ...tape.layout import c_strides
 from ..record import apply, normalise
 from ..typing import Axis, TensorLike
 from ..views import note_view

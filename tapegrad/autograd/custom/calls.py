@@ -8,7 +8,7 @@ from ...common.errors import LeaveTapeError, RuleError
 from ...common.registry import registry
 from ...common.tree import alike, flatten, mapped, rearranged, unflatten
 from ...common.tree import parts_of as things_of
-from ...tape.meta import SCALAR
+from ...tape.layout import SCALAR
 from ...tape.watch import copy_of, sealed
 
 

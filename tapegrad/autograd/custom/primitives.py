@@ -23,9 +23,8 @@ import numpy as np
 
 from ...array.differentiable import Differentiable
 from ...array.objects import joined
-from ...array.record import apply, normalise, plain, trace_of, tracked
+from ...array.record import apply, computed, normalise, plain, trace_of, tracked
 from ...array.tensor import Tensor
-from ...array.traces import computed
 from ...common.dtypes import plain_array
 from ...common.errors import ComplexOperandError, DtypeError, HigherOrderError, MissingRuleError, RuleError, noted
 from ...common.public import signature_of

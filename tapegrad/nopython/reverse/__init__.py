@@ -4,9 +4,8 @@ Imports: common, rules, codegen, nopython.
 
 In the order in which to read:
 
-`program`     a typed function, tidied; `forms`, statements in few forms; `statements`, what they are made of,
-              and what refuses them.
-`rows`        element-wise operations: rows of the table; `calls`, NumPy's functions of whole arrays.
+`program`     a typed function, tidied; `forms`, statements in few forms.
+`rows`        what statements are made of, and what refuses them; element-wise operations: rows of the table; NumPy's functions of whole arrays.
 `activity`    what has an adjoint; `adjoints`, what the reverse sweep does for a statement.
 `plan`        what is kept, what is computed again, how the reverse sweep finds its way.
 `segments`    outermost loops within `memory=`: iterations that are forgotten, and run once more.

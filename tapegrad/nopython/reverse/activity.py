@@ -12,11 +12,22 @@ from numba.extending import is_jitted
 from ...codegen.numba_inside import ir
 from ...common.reached import reached
 from ..loops import interval
-from .calls import BLANK, VIEW_ATTRIBUTES, VIEW_FUNCTIONS, VIEW_METHODS, call_of
 from .program import PLAIN, PURE_CALLS
-from .rows import carries, elementwise, is_array
+from .rows import (
+    BLANK,
+    VIEW_ATTRIBUTES,
+    VIEW_FUNCTIONS,
+    VIEW_METHODS,
+    Refused,
+    call_of,
+    carries,
+    elementwise,
+    is_array,
+    is_expr,
+    is_phi,
+    reads,
+)
 from .runtime import counted, trips
-from .statements import Refused, is_expr, is_phi, reads
 
 _BLIND = ("shape", "size", "ndim", "dtype", "strides", "itemsize", "flags")
 #: Functions and methods that only read their arguments, and whose result shares no memory with them.

@@ -14,8 +14,7 @@ from ...rules import lang as L
 from ..types import is_real
 from . import runtime
 from .activity import Activity, refuse_unknown
-from .rows import CHEAP, elementwise, is_array, is_float, kernel, operands_of
-from .statements import Refused, clone, is_expr, is_phi
+from .rows import CHEAP, Refused, clone, elementwise, is_array, is_expr, is_float, is_phi, kernel, operands_of
 
 _ONE = L.Expr.lift(1.0)
 

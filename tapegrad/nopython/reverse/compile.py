@@ -9,9 +9,8 @@ import numba
 from numba.extending import is_jitted
 
 from ...codegen.numba_inside import INNER, define_anew, ir, meaning, new_pass, type_anew
-from ..compile import compiled, compiler, renewed
+from ..compile import compiled, compiler, is_users, references, renewed
 from ..key import content
-from ..rewrite import is_users, references
 from ..types import contains_dual, defined, primal_type
 from .emit import BOTH, SweepEmitter
 from .program import Program

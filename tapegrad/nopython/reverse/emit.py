@@ -12,17 +12,16 @@ import numpy as np
 from numba import types
 
 from ...codegen.numba_inside import compute_cfg_from_blocks, ir
-from ..allocate import FRESH, LIKE, array, promoted
-from ..functions import is_elementwise
-from ..rewrite import among
+from ..arrays import FRESH, LIKE, array, promoted
+from ..compile import among
+from ..scalars import is_elementwise
 from ..types import Token
 from . import runtime
 from .activity import ELSEWHERE
 from .adjoints import Adjoints
 from .plan import RematerialisationPlan
 from .program import NaturalLoop
-from .rows import is_array, is_float
-from .statements import clone, is_expr, is_phi, reads
+from .rows import clone, is_array, is_expr, is_float, is_phi, reads
 
 BOTH = ("forward", "backward")
 

@@ -8,12 +8,11 @@ import numpy as np
 from numba import types
 
 from ...codegen.numba_inside import RAISES, empty_inferred, ir, raised_with, replace_vars_stmt, typed
-from ..builtins import primal
 from ..loops import chosen
+from ..scalars import primal
 from ..vectorized import by_loops, converted, is_vectorized, numbers
 from . import runtime
-from .rows import carries
-from .statements import Refused, is_expr, is_phi, let_come, reads
+from .rows import Refused, carries, is_expr, is_phi, let_come, reads
 
 _STATEMENTS = (ir.Assign, ir.SetItem, ir.StaticSetItem, ir.Jump, ir.Branch, ir.Return, *RAISES, ir.Del, ir.Print)
 

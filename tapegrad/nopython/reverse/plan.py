@@ -17,9 +17,8 @@ from ...common.reached import reached
 from ..types import primal_type
 from . import runtime
 from .activity import ELSEWHERE
-from .rows import CHEAP, elementwise, is_float
+from .rows import CHEAP, Refused, elementwise, is_expr, is_float, is_phi, reads
 from .segments import Segments, arrays_of, outermost
-from .statements import Refused, is_expr, is_phi, reads
 
 ENDLESS = 1 << 40
 _FIXED = ("binop", "unary", "build_tuple", "cast")

@@ -15,7 +15,7 @@ from numba import types
 from ...codegen.numba_inside import compute_cfg_from_blocks, ir, replace_vars_stmt
 from ...common.reached import reached
 from .forms import Canonicalizer
-from .statements import Refused, details, is_expr, is_phi, let_come, reads
+from .rows import Refused, details, is_expr, is_phi, let_come, reads
 
 #: Expressions that may be dropped or repeated, apart from memory that they read.
 PURE_OPS = {"binop", "unary", "getattr", "build_tuple", "static_getitem", "cast", "getitem", "exhaust_iter",

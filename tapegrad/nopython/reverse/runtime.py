@@ -5,8 +5,6 @@ the arrays of adjoints.  Arenas are given back to a pool in the module that used
 next call: fresh pages from the system would cost more than the sweeps that write into them.
 """
 
-from __future__ import annotations
-
 import math
 from contextlib import contextmanager
 from functools import cache

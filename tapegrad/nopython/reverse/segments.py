@@ -30,7 +30,7 @@ from ...common.reached import reached
 from . import runtime
 from .adjoints import add_into
 from .program import PURE_OPS
-from .statements import Refused, is_expr, is_phi, reads
+from .rows import Refused, is_expr, is_phi, reads
 
 _NEVER = 1 << 62
 ADVICE = "leave memory= out, or write the loop so that its iterations store into arrays that are made before it"

@@ -28,7 +28,7 @@ from ...common.reached import reached
 from . import runtime
 from .activity import Activity
 from .program import Program
-from .statements import clone, is_expr, is_phi, reads
+from .rows import clone, is_expr, is_phi, reads
 
 #: Status of a loop.
 ON_THREADS = "on threads"

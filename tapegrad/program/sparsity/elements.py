@@ -29,8 +29,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...rules.shaping import window_positions
-from ...tape.layout import ARRAY_LEAF
-from ...tape.meta import SCALAR
+from ...tape.layout import ARRAY_LEAF, SCALAR
 from ..ports import inputs_of, pieces_of
 from ..trace import ROW
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...array import functions as F
 from ...array.functions.arguments import named
-from ...array.functions.groups import sparse_product
+from ...array.functions.gathers import sparse_product
 from ...autograd.custom import primitive
 from ...common.errors import ShapeError, UnsupportedFunctionError
 from ...common.tree import is_sparse

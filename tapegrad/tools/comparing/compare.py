@@ -29,8 +29,7 @@ from ...common.tree import flatten
 from ...nopython.api import njit_grad, njit_jacobian
 from ...program.choosing import described, last_readers, predict
 from ...program.sweeps import StoreWalk
-from ...tape.layout import FIRST_ARRAY
-from ...tape.meta import SCALAR
+from ...tape.layout import FIRST_ARRAY, SCALAR
 from ...tape.places import function_name
 from ...transforms.argnums import check_given, resolved
 from ...transforms.forward import MOST_LANES

@@ -18,10 +18,9 @@ from itertools import groupby
 
 import numpy as np
 
-from ...array.differentiable import Differentiable, below
+from ...array.differentiable import Differentiable, below, clarified
 from ...array.dual import Dual
-from ...array.functions import concatenate, reshape, stack
-from ...array.leaving import clarified
+from ...array.functions.shapes import concatenate, reshape, stack
 from ...array.record import record_nondiff, store_of, tracked
 from ...array.views import root_of, views_of
 from ...autograd.tape import Tape
@@ -35,7 +34,7 @@ from ...interpreter.fields import constant, place
 from ...program.finish import finish
 from ...program.through import Rules
 from ...program.trace import Trace
-from ...tape.meta import meta_of
+from ...tape.layout import meta_of
 from ...tape.modes import enable_grad
 from ...tape.places import function_name
 from ...tape.store import thread_state

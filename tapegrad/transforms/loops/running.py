@@ -36,8 +36,7 @@ from ...kernel.reasons import NotLowered
 from ...program.listing import advice
 from ...program.trace import GUARD, ROW
 from ...rules.loops import CAPTURED, CARRY, ELEMENT, NEXT, RESULT
-from ...tape.layout import SCALAR_LEAF
-from ...tape.meta import SCALAR
+from ...tape.layout import SCALAR, SCALAR_LEAF
 from ..contents import OBJECTS, Contents
 from .body import DtypeChanged, LeafLayout, Unrecordable, as_float64, is_inside, recorded, records_for_jit, value_of
 from .loop import LoopPath, RecordedLoop

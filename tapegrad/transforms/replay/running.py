@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ...array.leaving import clarified
+from ...array.differentiable import clarified
 from ...array.record import normalise, tracked
 from ...array.tensor import Tensor
 from ...autograd.recording import captured_message, refuse_captured, refuse_outer

@@ -15,7 +15,7 @@ import numpy as np
 from ...common.errors import TapeFileError
 from ...common.tree import LEAF, Structure
 from ...rules.loops import CAPTURED, CARRY, ELEMENT, IN_ROWS, NEXT, RESULT
-from ...tape.meta import SCALAR
+from ...tape.layout import SCALAR
 from .archive import MAX_BYTES, need, typed
 
 #: Loops inside of loops, and tangents of tangents, in a file; paths, whose numbers are one byte.

@@ -25,8 +25,7 @@ from ...program.finish import Item, ReplayGuard, continuations
 from ...program.trace import FAILS, GUARD, HOST, ROW, SHAPE, Entry, HostCall, HostOperand, ResultOf
 from ...rules import BY_NAME
 from ...rules.shapes import of_scipy
-from ...tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED
-from ...tape.meta import SCALAR, Meta, c_array, c_strides, meta_of
+from ...tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR, SCALAR_LEAF, TRACED, Meta, c_array, c_strides, meta_of
 from ...tape.places import Place
 from ...tape.store import RECORD_DTYPE
 from .archive import AXES, CHARS, CODES, KINDS, LARGEST, Checked, LoadedTape, decoded, decoded_function, need, typed, unpacked

@@ -39,8 +39,7 @@ from ...program.finish import FinishedTape
 from ...program.trace import GUARD, ROW
 from ...rules import BY_NAME, ROWS
 from ...rules.table import FIRST_ROW
-from ...tape.layout import SCALAR_LEAF
-from ...tape.meta import SCALAR, axes_in_memory
+from ...tape.layout import SCALAR, SCALAR_LEAF, axes_in_memory
 from .archive import CODES, KINDS, MAX_BYTES, decoded, encoded, encoded_function, need, packed, unpacked
 from .programs import LoopWriter
 

@@ -18,7 +18,7 @@ import tapegrad as tg
 from tapegrad.common.errors import GradientError, GuardError, ShapeError, TapeFileError, TapegradError
 from tapegrad.program.workspace import Workspace
 from tapegrad.rules import ROWS
-from tapegrad.tape.meta import SCALAR, c_array
+from tapegrad.tape.layout import SCALAR, c_array
 from tapegrad.transforms.saving.recorder import planned
 from tapegrad.transforms.saving.save import from_bytes, to_bytes
 from tests.kernel.agreement import close_in_ulps
@@ -441,7 +441,7 @@ import numpy as np
 import tapegrad as tg
 from tapegrad.transforms.saving.recorder import planned
 from tapegrad.rules import ROWS
-from tapegrad.tape.meta import SCALAR, c_array
+from tapegrad.tape.layout import SCALAR, c_array
 
 before = set(sys.modules)
 for row in ROWS:
