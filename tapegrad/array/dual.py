@@ -19,6 +19,7 @@ an axis for them), `_level`.
 from __future__ import annotations
 
 import threading
+import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ from ..common.errors import DtypeError, LeaveTapeError, SeedShapeError, Structur
 from ..common.printing import format_tensor
 from ..common.registry import registry
 from ..interpreter.fields import native, place
+from ..rules.shaping import look
 from ..tape.layout import meta_of
 from ..tape.places import called
 from ..tape.watch import sealed
@@ -37,6 +39,7 @@ from .differentiable import Differentiable, below
 from .record import as_operand, normalise, plain, tracked, widened
 from .recorded import Recorded, as_rule_takes, tangent_on_arrays, tangent_on_floats
 from .typing import TensorLike
+from .views import root_of, views_of
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -52,6 +55,8 @@ class _InnermostLevel(threading.local):
     """The level of the innermost derivative that this thread is computing."""
 
     level = 0
+    #: For each level that is being computed, by id: weak references to what has become a dual number of it, and the levels before.
+    changed: dict = {}
 
 
 running = _InnermostLevel()
@@ -188,6 +193,7 @@ class Dual(Differentiable):
 
     def _copy_to(self, target):
         """Make `target`, a tensor or dual number, this dual number."""
+        note_changed(target, self._level, level_of(target))
         if not target._is_dual:
             place(target, None, 0)
         target.__class__ = Dual
@@ -239,6 +245,34 @@ def zeros_of(value, lanes):
 def level_of(thing):
     """The level of a dual number; 0 for anything else."""
     return thing._level if thing.__class__ is Dual else 0
+
+
+def note_changed(target, level, before):
+    """Note that something from outside of a level, of the level `before`, becomes a dual number of it: to be none where that ends."""
+    changed = running.changed.get(level)
+    if changed is not None and before < level and id(target) not in changed:
+        changed[id(target)] = weakref.ref(target, lambda _: changed.pop(id(target), None)), before
+
+
+def leave(level):
+    """The level ends: what was written to inside of it, and is still there, has its value from now on, and no tangent of that level."""
+    for reference, before in list(running.changed.pop(level).values()):
+        target = reference()
+        if level_of(target) != level or root_of(target)[0] is not target:
+            continue
+        views, value = views_of(target), target.value
+        if not isinstance(value, Differentiable):
+            # The old memory may have been given out.
+            value = plain(value if type(value) is float else np.array(value, order="C"))
+            parts = [(view, plain(look(value._v, *window))) for view, *window in views]
+        else:
+            parts = [(view, view.value) for view, *_ in views if level_of(view) == level]
+        for one, now in ((target, value), *parts):
+            note_changed(one, level_of(now), before)
+            if level_of(now) < 1 <= level_of(one):
+                one.__class__ = now.__class__
+                place(one, None, 0)
+            one._become(now)
 
 
 def _common(operands):

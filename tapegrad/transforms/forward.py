@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..array.differentiable import Differentiable, clarified
-from ..array.dual import LEVELS_APART, Dual, as_float, as_primal, check_tangent, made, running, zeros_of
+from ..array.dual import LEVELS_APART, Dual, as_float, as_primal, check_tangent, leave, made, running, zeros_of
 from ..array.objects import joined
 from ..array.operators import restore
 from ..array.record import nesting_error, normalise, tracked
@@ -54,10 +54,12 @@ class _Level:
 
     def __enter__(self):
         self.before, running.level = running.level, next(_LEVELS)
+        running.changed = running.changed | {running.level: {}}
         return running.level
 
     def __exit__(self, *exc):
-        running.level = self.before
+        ended, running.level = running.level, self.before
+        leave(ended)
 
 
 # ---- containers of numbers -------------------------------------------------------------

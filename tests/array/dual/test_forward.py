@@ -281,3 +281,65 @@ def test_a_function_may_write_into_its_argument_also_where_a_derivative_outside_
     ahead, behind = (tg.jvp(f, (x + h * np.eye(3)[1],), (v,))[1] for h in (1e-6, -1e-6))
     assert second[1] == pytest.approx((ahead - behind) / 2e-6, rel=1e-7)
     np.testing.assert_array_equal(x, [0.3, 0.9, 0.5])
+
+
+# ---- what a function writes to outside -----------------------------------------------------
+
+
+@pytest.mark.parametrize("transform", [lambda f, x: tg.jvp(f, (x,), (1.0,))[1], lambda f, x: tg.derivative(f)(x), lambda f, x: tg.jacfwd(f)(x)])
+def test_what_is_written_to_outside_is_no_dual_number_behind_it(transform):
+    """Arrays, views of them, numbers, in another dtype, with the value of the last call; not the memory that was given out."""
+    buffer, number, single = tg.zeros(3), tg.tensor(1.0), tg.zeros(2, dtype=np.float32)
+    tail, apart = buffer[1:], buffer[2:]
+
+    def function(x):
+        buffer[0] = x * x
+        tail[0] = x
+        buffer.__imul__(x)
+        number.copy_(x)
+        single[0] = x
+        return np.sum(buffer * buffer) + number + np.sum(single)
+
+    for x in (2.0, 3.0):
+        assert transform(function, x) == 6.0 * x**5 + 4.0 * x**3 + 2.0
+        everything = (buffer, tail, apart, number, single)
+        assert {type(t) for t in everything} == {tg.Tensor} and single.dtype == np.float32
+        assert [t.tolist() for t in everything] == [[x**3, x**2, 0.0], [x**2, 0.0], [0.0], x, [x, 0.0]]
+        buffer[1], apart[0] = 5.0, 7.0
+        assert buffer.tolist() == [x**3, 5.0, 7.0] and tail.tolist() == [5.0, 7.0] and apart.tolist() == [7.0]
+        assert tg.grad(lambda y: y * np.sum(buffer))(2.0) == x**3 + 12.0
+        buffer[:] = 0.0
+
+    def giving_it_out(x):
+        buffer[0] = x
+        return buffer
+
+    value, tangent = tg.jvp(giving_it_out, (4.0,), (1.0,))
+    buffer[0] = 1.0
+    assert value.tolist() == [4.0, 0.0, 0.0] and tangent.tolist() == [1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("outer", [lambda f: lambda x: f(tg.Dual(x, 1.0)).tangent, tg.derivative, tg.grad, tg.jacfwd], ids=["dual", "derivative", "grad", "jacfwd"])
+def test_what_is_written_to_in_an_inner_derivative_is_on_the_outer_one_behind_it(outer):
+    buffer = tg.zeros(2)
+
+    def inner(y):
+        buffer[1] = buffer[0] * y
+        return np.sum(buffer)
+
+    def function(x):
+        buffer[0] = x**3
+        return tg.derivative(inner)(x) + np.sum(buffer)
+
+    assert outer(function)(2.0) == 24.0 + 32.0
+    buffer = tg.zeros(2)
+    assert tg.derivative(outer(function))(2.0) == 72.0
+
+    def raising(x):
+        buffer[0] = x
+        raise KeyError
+
+    buffer = tg.zeros(2)
+    with pytest.raises(KeyError):
+        tg.derivative(raising)(3.0)
+    assert type(buffer) is tg.Tensor and buffer[0] == 3.0
