@@ -36,7 +36,7 @@ from ..tape.places import called
 from ..tape.watch import sealed
 from . import record as _record
 from .differentiable import Differentiable, below
-from .record import as_operand, normalise, plain, tracked, widened
+from .record import as_operand, current_body, normalise, plain, tracked, widened
 from .recorded import Recorded, as_rule_takes, tangent_on_arrays, tangent_on_floats
 from .typing import TensorLike
 from .views import root_of, views_of
@@ -207,6 +207,11 @@ class Dual(Differentiable):
             if dual is not None:
                 return dual
         operands = [registry.objects.operand(o) for o in operands]
+        body = current_body()
+        if body is not None and body.meets(operands):
+            # The body of a loop has it as an argument, and the loop its derivative.
+            inner = [body.here(o) if body.is_outside(o) else o for o in operands]
+            return _record.apply(row, inner, attrs, value, integer)
         if row.elementwise:
             operands = widened(operands)
         level, lanes = _common(operands)

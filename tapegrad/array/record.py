@@ -233,9 +233,9 @@ def tracked(t):
 def recorded(*operands):
     """Whether a change in place, of the first by the others, is an instruction: one is tracked, and not switched off by ``no_grad``."""
     body, store = current_body(), operands[0]._t
-    if body is not None and store is None:
+    if body is not None and store is None and not body.is_outside(operands[0]):
         body.about_to_change(operands[0])
-    elif body is not None and store is not body.store and store.trace is not None:
+    elif body is not None and store is not body.store and (store is None or store.trace is not None):
         # Before anything has been changed: each iteration of a Python loop changes it.
         raise body.refused("it changes in place what was computed outside of the body of a loop")
     if thread_state().enabled:

@@ -19,7 +19,7 @@ from itertools import groupby
 import numpy as np
 
 from ...array.differentiable import Differentiable, below, clarified
-from ...array.dual import Dual
+from ...array.dual import Dual, running
 from ...array.functions.shapes import concatenate, reshape, stack
 from ...array.record import record_nondiff, store_of, tracked
 from ...array.views import root_of, views_of
@@ -167,11 +167,13 @@ class BodyTrace(Trace):
         Tensors from outside, where each begins in the vector of captured values, and what the body has read, which may be another one by now.
     open : bool
         Whether the body is being run: a tensor of it that is used later has been kept by mistake.
+    level : int
+        Of the derivative that is being computed: dual numbers of higher levels are of derivatives inside.
     """
 
     def __init__(self, store, captures):
         super().__init__(store)
-        self.captures, self.open = captures, True
+        self.captures, self.open, self.level = captures, True, running.level
         self.depth = _DEPTH.value = getattr(_DEPTH, "value", 0) + 1
         #: What was captured, as it is here; where it begins in the vector, in the order of the arguments.
         self._inner, self.places = {}, []
@@ -187,6 +189,14 @@ class BodyTrace(Trace):
                 return other.captured_slot(operand)
         return self.here(operand)._i
 
+    def is_outside(self, operand):
+        """Whether an operand is a dual number of a derivative around the loop."""
+        return operand.__class__ is Dual and operand._level <= self.level
+
+    def meets(self, operands):
+        """Whether dual numbers from outside meet what the body has computed."""
+        return any(map(self.is_outside, operands)) and any([getattr(o, "_t", None) is not None and o._t.trace is not None for o in operands])
+
     def inside(self, t):
         # By itself an operation on tensors from outside would be recorded there.
         return t if t._t is None or store_of(t) is self.store else self.here(t)
@@ -199,7 +209,7 @@ class BodyTrace(Trace):
 
     def here(self, operand):
         """A tensor from outside as one of the body."""
-        key = operand._k if operand._t is None else (id(operand._t), operand._i)
+        key = id(operand) if operand.__class__ is Dual else operand._k if operand._t is None else (id(operand._t), operand._i)
         inner = self._inner.get(key)
         if inner is None:
             self.places.append(place_of(self.captures, operand))
@@ -340,7 +350,7 @@ def _iteration(trace, function, carry, element, values, what):
     results, shape = flatten_result(result)
     if trace.put_back((*leaves, *results)):
         raise Unrecordable
-    if Dual in map(type, (*leaves, *results)):
+    if any([leaf.__class__ is Dual and not trace.is_outside(leaf) for leaf in (*leaves, *results)]):
         raise Unrecordable
     outer = [leaf for leaf in (*leaves, *results) if isinstance(leaf, Differentiable) and tracked(leaf) and leaf._t is not trace.store]
     # What only passes through is an argument as well.

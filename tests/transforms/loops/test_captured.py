@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tests.counting import calls_of
 from tests.every import every, pairs
 from tests.transforms.loops import plainly
 
@@ -330,3 +331,39 @@ def test_a_captured_array_without_elements_leaves_the_next_one_its_adjoint():
             expected = 6.0 * (np.sum(x * x) + 2.0 * x * np.sum(x))
             for transformed in (tg.grad(function), tg.jit(tg.grad(function)), tg.jacfwd(function)):
                 assert np.allclose(transformed(x), expected, rtol=1e-13)
+
+
+def damped(y, rate):
+    return y * np.cos(rate * y) + 0.01 * rate
+
+
+def test_in_forward_mode_a_body_is_recorded_with_dual_numbers_from_outside():
+    def f(t):
+        rates = np.array([t, 2.0]) * t
+        return tg.fori_loop(0, 50, lambda i, y: damped(y, rates[0] + rates[1] * 0.1), 1.0)
+
+    by_python = tg.jvp(lambda t: functools.reduce(lambda y, _: damped(y, t * t + 0.2 * t), range(50), 1.0), (0.7,), (1.0,))
+    for derivative in (lambda: tg.jvp(f, (0.7,), (1.0,)), lambda: (f(0.7), tg.jacfwd(f)(0.7)), lambda: (f(0.7), tg.jvp(lambda t: tg.jvp(f, (t,), (1.0,))[0], (0.7,), (1.0,))[1])):
+        np.testing.assert_allclose(derivative(), by_python, rtol=1e-13)
+    # Of plain numbers it is tried first.
+    assert calls_of(damped, lambda: tg.jvp(f, (0.7,), (1.0,))) == 2
+    slope = lambda t: tg.jvp(f, (t,), (1.0,))[1]
+    np.testing.assert_allclose(tg.jvp(slope, (0.7,), (1.0,))[1], tg.grad(tg.grad(f))(0.7), rtol=1e-12)
+    np.testing.assert_allclose(tg.grad(slope)(0.7), tg.grad(tg.grad(f))(0.7), rtol=1e-12)
+
+
+def test_in_forward_mode_a_body_that_writes_to_dual_numbers_from_outside_is_the_python_loop():
+    def f(t):
+        y = np.ones(3) * t
+        def body(c, x):
+            y[1] = x * c
+            return c + np.sum(y), None
+        return tg.scan(body, 0.3, XS)[0] + y[1] if t < 1.0 else tg.scan(lambda c, x: (c + np.sum(put(y * 1.0, x)), None), 0.3, XS)[0]
+
+    def put(z, x):
+        z[0] = x
+        return z
+
+    with pytest.raises(tg.errors.ModifiedInPlaceError, match="'y'"):
+        tg.jvp(f, (0.5,), (1.0,))
+    np.testing.assert_allclose(tg.jvp(f, (2.0,), (1.0,))[1], 2.0 * len(XS), rtol=1e-13)
