@@ -108,31 +108,28 @@ def _betainc_slope(in_a, a, b, x, y):
         return 0.0
     slope = (log_x - _digamma(a + 1.0) if in_a else log_y - _digamma(b)) + _digamma(a + b)
     # Lentz's algorithm for 1 + d1 / (1 + d2 / (1 + ...)), each step with its derivative.
-    c, dc, d, dd, fraction, m = 1.0, 0.0, 0.0, 0.0, 1.0, 0.0
-    while m < 1e5:
+    c, dc, d, dd, fraction, k = 1.0, 0.0, 0.0, 0.0, 1.0, 1
+    while k < 200_000:
+        m, even = float(k // 2), k % 2 == 0
         at = a + 2.0 * m
-        if m > 0.0:
+        if even:
             factor = m * x / ((at - 1.0) * at)
             term, rise = factor * (b - m), factor
             if in_a:
                 rise = -term * (1.0 / (at - 1.0) + 1.0 / at)
-            d, dd = 1.0 / (1.0 + term * d), rise * d + term * dd
-            dd *= -d * d
-            c, dc = 1.0 + term / c, (rise - term * dc / c) / c
-            fraction *= c * d
-            slope -= dc / c + dd / d
-        factor = -(a + m) * x / (at * (at + 1.0))
-        term, rise = factor * (a + b + m), factor
-        if in_a:
-            rise = term * (1.0 / (a + m) + 1.0 / (a + b + m) - 1.0 / at - 1.0 / (at + 1.0))
+        else:
+            factor = -(a + m) * x / (at * (at + 1.0))
+            term, rise = factor * (a + b + m), factor
+            if in_a:
+                rise = term * (1.0 / (a + m) + 1.0 / (a + b + m) - 1.0 / at - 1.0 / (at + 1.0))
         d, dd = 1.0 / (1.0 + term * d), rise * d + term * dd
         dd *= -d * d
         c, dc = 1.0 + term / c, (rise - term * dc / c) / c
         fraction *= c * d
         step = dc / c + dd / d
         slope -= step
-        m += 1.0
-        if not (abs(c * d - 1.0) > 1e-16 or abs(step) > 1e-16 * abs(slope)):
+        k += 1
+        if not (even or abs(c * d - 1.0) > 1e-16 or abs(step) > 1e-16 * abs(slope)):
             break
     return sign * front / fraction * slope
 

@@ -103,10 +103,10 @@ of_numpy("log10", "logarithm to base 10", "100.0 -> 2.0, 0.0043...", lambda x, z
 of_numpy("log1p", "log(1 + x), accurate near 0", "0.5 -> 0.4054..., 0.6666...", lambda x, z: 1.0 / (1.0 + x))
 
 
-def _logaddexp(x, y):
+def _logaddexp(x, y, exp=L.exp, log1p=L.log1p, unit=LN2):
     big = select(x > y, x, y)
     small = select(x > y, y, x)
-    return select(L.eq(x, y), x + LN2, big + L.log1p(L.exp(small - big)))
+    return select(L.eq(x, y), x + unit, big + log1p(exp(small - big)))
 
 
 def _share(x, y, z, scale=1.0):
@@ -267,17 +267,10 @@ of_numpy("floor_divide", "x // y; derivative 0", "7.0, 2.0 -> 3.0, (0.0, 0.0)", 
 elementwise("clone", np.positive, lambda x: x, (lambda x, z: 1.0,), scalar=lambda x: x, node="Clone", doc="a copy of x")
 
 # ---- further ufuncs of NumPy ------------------------------------------------------
-
-
-def _logaddexp2(x, y):
-    big = select(x > y, x, y)
-    small = select(x > y, y, x)
-    return select(L.eq(x, y), x + 1.0, big + L.log1p(L.exp2(small - big)) * (1.0 / LN2))
-
-
 of_numpy(
     "logaddexp2", "log2(2**x + 2**y) without overflow", "1.0, 2.0 -> 2.5849..., (0.3333..., 0.6666...)",
-    lambda x, y, z: _share(x, y, z, LN2), lambda x, y, z: _share(y, x, z, LN2), expr=_logaddexp2,
+    lambda x, y, z: _share(x, y, z, LN2), lambda x, y, z: _share(y, x, z, LN2),
+    expr=lambda x, y: _logaddexp(x, y, L.exp2, lambda t: L.log1p(t) * (1.0 / LN2), 1.0),
 )
 of_numpy(
     "deg2rad", "degrees to radians", "180.0 -> 3.1415..., 0.0174...", lambda x, z: math.pi / 180.0, expr=lambda x: x * (math.pi / 180.0), node="Deg2Rad",
