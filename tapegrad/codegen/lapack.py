@@ -12,14 +12,14 @@ writes.
 import math
 
 from .compile import compiled, helper
-from .memory import allocate, c_function, int_at, load_int32, load_number, release, set_int_at, store_int32, store_number
+from .memory import allocate, c_function, call5, int_at, load_int32, load_number, release, set_int_at, store_int32, store_number
 from .python_api import raise_later
 
 #: In `data`: bytes of an element, not 0; a NaN; the letter that says what is wanted; addresses of the routine and of `MemoryError`.
 SIZE, NAN, JOB, ROUTINE, NO_MEMORY = range(0, 40, 8)
 #: The letter for a lower triangle, and for logarithms.
 LOWER = ord("L")
-call5, call6, call8, call14 = (c_function(None, "void", *["int64"] * n) for n in (5, 6, 8, 14))
+call6, call8, call14 = (c_function(None, "void", *["int64"] * n) for n in (6, 8, 14))
 
 
 @helper

@@ -174,12 +174,10 @@ def _call_entry(context, builder, signature, args):
 
 #: ``call_entry(address, handle, x, g)``: call the entry of a handle by its address; its result and the value.
 call_entry = of_types(_call_entry, "Tuple((int64, float64))", *["int64"] * 4)
-#: ``void f(a, b, c, d)``: the inner loop of a ufunc.
-call4 = c_function(None, "void", *["int64"] * 4)
-#: That of six: `interpreter.steps.run`.
-call6_int = c_function(None, "int64", *["int64"] * 6)
-#: ``int64 f(a, b, c)``, a kernel, and of more arguments.
-call3_int, call4_int = (c_function(None, "int64", *["int64"] * n) for n in (3, 4))
+#: ``void f(a, b, c, d)``, the inner loop of a ufunc, and of five arguments.
+call4, call5 = (c_function(None, "void", *["int64"] * n) for n in (4, 5))
+#: ``int64 f(a, b, c)``, a kernel, and of more arguments: six has `interpreter.steps.run`.
+call3_int, call4_int, call6_int = (c_function(None, "int64", *["int64"] * n) for n in (3, 4, 6))
 
 
 def _set(order):
@@ -215,7 +213,7 @@ differ = c_function("memcmp", "int32", *["int64"] * 3)
 #: Copy bytes to an address from another.
 copy_bytes = c_function("memcpy", "int64", *["int64"] * 3)
 #: Fill an address and what comes behind with the same byte, so many.
-fill_bytes = c_function("memset", "int64", "int64", "int32", "int64")
+fill = c_function("memset", "int64", "int64", "int32", "int64")
 
 
 #: How many blocks are kept, and the bytes of the smallest of these; bytes before a block, which say how many it has.
@@ -236,7 +234,7 @@ def new_block(kept, nbytes, zeros):
                 store_int(kept + 16 * k, 0)
                 block = load_int(kept + 16 * k + 8)
                 if zeros:
-                    fill_bytes(block, 0, nbytes)
+                    fill(block, 0, nbytes)
                 return block
     block = allocate_zeros(nbytes + _BEFORE, 1) if zeros else allocate(nbytes + _BEFORE)
     if block == 0:

@@ -73,6 +73,8 @@ get_buffer = c_function("PyObject_GetBuffer", "int32", "int64", "int64", "int32"
 release_buffer = c_function("PyBuffer_Release", "void", "int64")
 #: The exception that is set, not counted, or 0.
 raised = c_function("PyErr_Occurred", "int64")
+#: Whether there was an interruption: then its exception is set.
+check_signals = c_function("PyErr_CheckSignals", "int32")
 #: Let no exception be set.
 forget = c_function("PyErr_Clear", "void")
 #: Set a MemoryError; it gives 0.
@@ -113,7 +115,9 @@ caller_of = c_function("PyFrame_GetBack", "int64", "int64")
 thread_ident = c_function("PyThread_get_thread_ident", "int64")
 #: The dict of the thread that runs, which nothing outlives that is only there, not counted; or 0.
 of_this_thread = c_function("PyThreadState_GetDict", "int64")
-#: Have the interpreter's lock, whether this thread has it or not; give it back so; let a thread raise an exception of a class as soon as it runs Python.
+#: Whether this thread has the interpreter's lock; have it, whether it has it or not; give it back so; let a thread raise an exception of a
+#: class as soon as it runs Python.
+has_interpreter = c_function("PyGILState_Check", "int32")
 ensure_interpreter = c_function("PyGILState_Ensure", "int32")
 release_interpreter = c_function("PyGILState_Release", "void", "int32")
 raise_in = c_function("PyThreadState_SetAsyncExc", "int32", "int64", "int64")

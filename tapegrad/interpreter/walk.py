@@ -22,7 +22,7 @@ from ..codegen.compile import compiled, inlined
 from ..codegen.memory import (
     call4_int,
     call6_int,
-    fill_bytes,
+    fill,
     free_block,
     load_byte,
     load_double,
@@ -173,8 +173,8 @@ def straight(words, root, saved, least):
     are fewer than `least`; or ``UNKNOWN - i``.
     """
     adjoint, marks = load_int(words + 8 * P.W_ADJOINT), load_int(words + 8 * P.W_MARKS)
-    fill_bytes(adjoint, 0, 8 * (root + 1))
-    fill_bytes(marks, 0, 8 * (root // 8 + 2))
+    fill(adjoint, 0, 8 * (root + 1))
+    fill(marks, 0, 8 * (root // 8 + 2))
     store_byte(marks + root, MARK)
     packed = mark(load_int(words + 8 * P.W_RECORDS), marks, load_int(words + 8 * P.W_TABLE), root, 1, 1)
     if packed < 0 or packed >> 32 < least:

@@ -229,20 +229,15 @@ def _register_all():
         register(function, OPERATORS[base], base, of_arrays=False)
     for function, name in FUNCTIONS.items():
         register(function, name, function, of_arrays=False)
+        # Loops of SciPy are registered with LLVM: code that Numba loads from its cache may call them at once.
+        if BY_NAME[name].calls_scipy:
+            partials(name)
     for function, symbol in COMPARISONS.items():
         template(function, DualTemplate, arity=2, result=types.boolean)
         _lowered(function, _comparison(symbol), _OPERANDS[2])
 
 
-def _define_symbols():
-    """Register loops of SciPy with LLVM: code that Numba loads from its cache may call them at once."""
-    for name in FUNCTIONS.values():
-        if BY_NAME[name].calls_scipy:
-            partials(name)
-
-
 _register_all()
-_define_symbols()
 
 
 # ---- Python's builtins, ways in and out ----------------------------------------------------------

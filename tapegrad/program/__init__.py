@@ -17,7 +17,7 @@ A tape is replayed:
 `enter`        the compiled way into one for objects of Python; `handle`, for nopython code.
 `stream`       what a replay does, laid out as words when a workspace is made.
 `walk`         the compiled replay: values and guards forward, adjoints backward; `backward`, the way back laid out.
-`iterations`        a loop whose body is a tape, forward and back, compiled; `stretch`, its iterations in order; `lanes`, those that carry nothing.
+`iterations`   a loop whose body is a tape, forward and back, compiled; `stretch`, its iterations in order.
 `values`       the program that computes the value of one array entry.
 
 A function at a point is differentiated:

@@ -17,13 +17,19 @@ so each result of all iterations is an array in one piece.
 Memory: the words of a loop (`S_*`) say what it is, and have tables of its paths; those of a run (`T_*`) are in a block of its own, with
 what it needs besides.  A *place* is a *base* (which of the vectors), an offset in bytes, and a stride, from row to row.
 
+Iterations that are for themselves, those of a loop that carries nothing, run in chunks which threads may share (`codegen.threads`).  Chunks are
+made by the number of iterations alone, each writes to places of its own, and the sums over iterations (adjoints of captured values) are added
+up chunk by chunk, in their order: so the bits are the same whatever the number of threads is, and whichever does what.  The words of a *job* (`J_*`)
+say what is run; behind them are, for each chunk, its next iteration and why it has ended (`program.stretch`).  A chunk that meets a path
+which is not known ends there; the others go on, and it goes on when the path has been recorded.
+
 Reference: A. Griewank, A. Walther: Algorithm 799: Revolve. ACM TOMS 26 (2000) 19-45.  Strides that double: P. Stumm, A. Walther: New
 algorithms for optimal online checkpointing. SIAM J. Sci. Comput. 32 (2010) 836-854.
 """
 
 from ..codegen.compile import compiled, helper
-from ..codegen.memory import allocate, c_function, call6_int, copy_bytes, double_at, int_at, release, set_double_at, set_int_at
-from ..codegen.python_api import ensure_interpreter, raise_in, release_interpreter, thread_ident
+from ..codegen.memory import allocate, call5, call6_int, copy_bytes, double_at, fill, int_at, release, set_double_at, set_int_at
+from ..codegen.python_api import check_signals, ensure_interpreter, forget, has_interpreter, raise_later, release_interpreter
 from ..rules.loops import CAPTURED, CAPTURED_BAR, ELEMENT, ELEMENT_BAR, HEAD, RESULT, RESULT_BAR
 from . import stretch as R
 from .stretch import advance, hold, let_go, place, pull
@@ -31,7 +37,7 @@ from .stretch import advance, hold, let_go, place, pull
 #: Words of a loop: lengths of carry, captured values, element and result; rows (iterations, 0 if these are not known), whether they are
 #: known, whether it goes from the end; carries kept, the iteration from which on all are, and how many are computed again at a
 #: time; the generation, iterations that were run, the address of the class of interruptions, and of `back_between`, which calls itself;
-#: of iterations that carry nothing (`program.lanes`) what shares chunks between threads (0: nothing), what runs one, and how many there are.
+#: of iterations that carry nothing what shares chunks between threads (0: nothing), what runs one, and how many there are.
 #: Then tables of each generation, forward and back: number of paths, address of the addresses of their words,
 #: words that the tables of one take, and adjoints of captured values, at most.
 (
@@ -44,8 +50,6 @@ LOOP_WORDS = S_TABLES + 4 * TABLE
 
 #: Iterations between two looks whether there was an interruption.
 CHUNK = 4096
-check_signals = c_function("PyErr_CheckSignals", "int32")
-clear_error = c_function("PyErr_Clear", "void")
 
 
 # ---- a run ------------------------------------------------------------------------------
@@ -155,16 +159,22 @@ def begin(p, loop, generation, carry, captured, xs, z):
     begin_run(p, loop, carry, z)
 
 
+@helper
+def _ended(loop, z, iterations, stride, generation):
+    """Write the head of what is kept."""
+    head = kept_of(loop, z)
+    set_double_at(head, 0, float(iterations))
+    set_double_at(head, 1, float(stride))
+    set_double_at(head, 2, float(generation))
+    set_int_at(loop, S_ITERATIONS, int_at(loop, S_ITERATIONS) + iterations)
+
+
 @compiled("void(int64, int64, int64, int64)")
 def end(p, loop, generation, z):
     """Write what there is besides the results."""
     iteration, width = int_at(p, R.T_ITERATION), int_at(p, R.T_WIDTH)
     copy_bytes(z, int_at(p, R.T_ROWS) + (iteration & 1) * width, width)
-    head = kept_of(loop, z)
-    set_double_at(head, 0, float(iteration))
-    set_double_at(head, 1, float(int_at(p, R.T_STRIDE)))
-    set_double_at(head, 2, float(generation))
-    set_int_at(loop, S_ITERATIONS, int_at(loop, S_ITERATIONS) + iteration)
+    _ended(loop, z, iteration, int_at(p, R.T_STRIDE), generation)
 
 
 @helper
@@ -173,8 +183,8 @@ def interrupted(loop):
     state = ensure_interpreter()
     found = check_signals()
     if found != 0:
-        clear_error()
-        raise_in(thread_ident(), int_at(loop, S_INTERRUPT))
+        forget()
+        raise_later(int_at(loop, S_INTERRUPT))
     release_interpreter(state)
     return found != 0
 
@@ -194,7 +204,7 @@ def iterate(p, loop, last):
 
 
 @compiled("int64(int64, int64, int64, int64, int64)")
-def forward(loop, carry, captured, xs, z):
+def carried_forward(loop, carry, captured, xs, z):
     """All iterations; returns why it has ended: MORE or STOPPED if all is well."""
     generation = int_at(loop, S_GENERATION)
     p = prepared(loop, generation, 0, captured, xs)
@@ -235,7 +245,7 @@ def back_between(p, q, loop, low, high, carry):
 
 
 @compiled("int64(int64, int64, int64, int64, int64, int64, int64)")
-def back(loop, seeds, carry, captured, xs, z, result):
+def carried_back(loop, seeds, carry, captured, xs, z, result):
     """The adjoints of carry, captured values and elements, into `result`, which is zero before."""
     head, capacity, room = kept_of(loop, z), int_at(loop, S_CAPACITY), int_at(loop, S_ROOM)
     count, stride, generation = int(double_at(head, 0)), int(double_at(head, 1)), int(double_at(head, 2))
@@ -259,8 +269,7 @@ def back(loop, seeds, carry, captured, xs, z, result):
     set_int_at(p, R.T_SUMS, sums)
     place(p, ELEMENT_BAR, sums + 8 * captures, 0)
     rows = int_at(p, R.T_ROWS)
-    for k in range(2 * int_at(loop, S_CARRY)):
-        set_double_at(rows, k, 0.0)
+    fill(rows, 0, 2 * width)
     copy_bytes(rows + (count & 1) * width, seeds, width)
     log = head + 8 * HEAD
     store = log + 8 * logged(loop)
@@ -287,3 +296,177 @@ def back(loop, seeds, carry, captured, xs, z, result):
     release(q)
     release(p)
     return why
+
+
+# ---- iterations that are for themselves -------------------------------------------------
+
+#: Words of a job: the loop; the generation; addresses of captured values, elements, and of what a loop gives; on the way back those of adjoints
+#: of results (else 0), of the adjoints of the operands, and of the sums of each chunk.
+J_LOOP, J_GENERATION, J_CAPTURED, J_XS, J_Z, J_SEEDS, J_RESULT, J_SUMS, J_STATES = range(9)
+#: Words of the state of a chunk.
+STATE = 2
+#: Chunks of a loop, at most, and iterations of one, at least; numbers that all sums over iterations take together, at most.
+MOST, LEAST, ROOM = 32, 16, 1 << 22
+#: Numbers that the iterations of a loop compute, all together, from which on threads share it.
+WORK = 400_000
+
+
+def chunks_of(rows, captured):
+    """The number of chunks of so many iterations."""
+    return max(1, min(MOST, -(-rows // LEAST), ROOM // max(1, captured)))
+
+
+@helper
+def _first(loop, k):
+    """The first iteration of a chunk."""
+    return k * int_at(loop, S_ROWS) // int_at(loop, S_CHUNKS)
+
+
+@helper
+def _forward(job, loop, iteration, last):
+    """Iterations of a chunk forward; the next one, and why it has ended."""
+    z = int_at(job, J_Z)
+    p = prepared(loop, int_at(job, J_GENERATION), 0, int_at(job, J_CAPTURED), int_at(job, J_XS))
+    if p == 0:
+        return iteration, R.NO_MEMORY
+    begin_run(p, loop, z, z)
+    set_int_at(p, R.T_ITERATION, iteration)
+    why = iterate(p, loop, last)
+    iteration = int_at(p, R.T_ITERATION)
+    release(p)
+    return iteration, why
+
+
+@helper
+def _back(job, loop, k, first, last):
+    """Iterations of a chunk back."""
+    p = prepared(loop, int_at(job, J_GENERATION), 1, int_at(job, J_CAPTURED), int_at(job, J_XS))
+    if p == 0:
+        return R.NO_MEMORY
+    captures, result = int_at(loop, S_CAPTURED), int_at(job, J_RESULT)
+    place(p, RESULT_BAR, int_at(job, J_SEEDS), 0)
+    place(p, ELEMENT_BAR, result + 8 * captures, 0)
+    set_int_at(p, R.T_SUMS, int_at(job, J_SUMS) + 8 * captures * k)
+    hold(p)
+    why = pull(p, first, last, 0, kept_of(loop, int_at(job, J_Z)) + 8 * HEAD + first)
+    let_go(p)
+    release(p)
+    return why
+
+
+@compiled("void(int64, int64, int64, int64)")
+def chunk(job, _, __, k):
+    """Run what is left of a chunk."""
+    loop, state = int_at(job, 0), job + 8 * (J_STATES + STATE * k)
+    iteration, last = int_at(state, 0), _first(loop, k + 1)
+    if int_at(job, J_SEEDS) != 0:
+        set_int_at(state, 1, _back(job, loop, k, iteration, last))
+    elif iteration < last:
+        iteration, why = _forward(job, loop, iteration, last)
+        set_int_at(state, 0, iteration, 1, why)
+
+
+@compiled("void(int64)")
+def begin_job(job):
+    """Let each chunk begin."""
+    loop = int_at(job, 0)
+    for k in range(int_at(loop, S_CHUNKS)):
+        state = job + 8 * (J_STATES + STATE * k)
+        set_int_at(state, 0, _first(loop, k), 1, R.MORE)
+
+
+@compiled("int64(int64)")
+def run(job):
+    """Run what is left of each chunk; returns why the worst has ended."""
+    loop = int_at(job, 0)
+    chunks, share, why = int_at(loop, S_CHUNKS), int_at(loop, S_SHARE), R.MORE
+    # (Iterations may have to wait for the interpreter's lock: the thread that has it waits for no other.)
+    if share != 0 and has_interpreter() == 0:
+        call5(share, int_at(loop, S_CHUNK), job, 0, 0, chunks)
+    else:
+        for k in range(chunks):
+            chunk(job, 0, 0, k)
+    for k in range(chunks):
+        why = max(why, int_at(job, 1 + J_STATES + STATE * k))
+    return why
+
+
+@helper
+def _job(loop, generation, captured, xs, z, seeds, result):
+    """The words of a job; 0 if there is no memory."""
+    chunks, captures = int_at(loop, S_CHUNKS), int_at(loop, S_CAPTURED)
+    words = J_STATES + STATE * chunks
+    job = allocate(8 * (words + (chunks * captures if seeds != 0 else 0)))
+    if job != 0:
+        set_int_at(job, J_LOOP, loop, J_GENERATION, generation, J_CAPTURED, captured, J_XS, xs,
+                        J_Z, z, J_SEEDS, seeds, J_RESULT, result, J_SUMS, job + 8 * words)  # fmt: skip
+        begin_job(job)
+    return job
+
+
+@compiled("void(int64, int64)")
+def end_job(job, z):
+    """Write what there is besides the results."""
+    loop = int_at(job, 0)
+    _ended(loop, z, int_at(loop, S_ROWS), 1, int_at(job, J_GENERATION))
+
+
+@compiled("int64(int64, int64, int64, int64, int64, int64, int64)")
+def back(loop, seeds, carry, captured, xs, z, result):
+    """As `carried_back`, of any loop."""
+    if int_at(loop, S_CHUNKS) == 0:
+        return carried_back(loop, seeds, carry, captured, xs, z, result)
+    head, captures = kept_of(loop, z), int_at(loop, S_CAPTURED)
+    generation = int(double_at(head, 2))
+    # What is kept may come from a file.
+    if int(double_at(head, 0)) != int_at(loop, S_ROWS) or generation < 0 or generation > 1:
+        return R.UNKNOWN
+    job = _job(loop, generation, captured, xs, z, seeds, result)
+    if job == 0:
+        return R.NO_MEMORY
+    sums, chunks = int_at(job, J_SUMS), int_at(loop, S_CHUNKS)
+    fill(sums, 0, 8 * chunks * captures)
+    why = run(job)
+    for k in range(chunks):
+        for j in range(captures):
+            set_double_at(result, j, double_at(result, j) + double_at(sums, k * captures + j))
+    release(job)
+    return why
+
+
+@compiled("int64(int64, int64, int64, int64, int64)")
+def forward(loop, carry, captured, xs, z):
+    """As `carried_forward`, of any loop."""
+    if int_at(loop, S_CHUNKS) == 0:
+        return carried_forward(loop, carry, captured, xs, z)
+    job = _job(loop, int_at(loop, S_GENERATION), captured, xs, z, 0, 0)
+    if job == 0:
+        return R.NO_MEMORY
+    why = run(job)
+    if why == R.MORE:
+        end_job(job, z)
+    release(job)
+    return why
+
+
+# ---- as the loop of a ufunc -------------------------------------------------------------
+
+
+@compiled("void(int64, int64, int64, int64)")
+def forward_call(args, dims, steps, loop):
+    """`forward` of carry, captured values, rows, result, and a number: whether all is well."""
+    why = forward(loop, int_at(args, 0), int_at(args, 1), int_at(args, 2), int_at(args, 3))
+    set_double_at(int_at(args, 4), 0, 1.0 if why <= R.STOPPED else 0.0)
+
+
+@compiled("void(int64, int64, int64, int64)")
+def back_call(args, dims, steps, loop):
+    """`back` of adjoints, carry, captured values, rows, what is kept, result, and a number: whether all is well."""
+    result = int_at(args, 5)
+    length = int_at(loop, S_CARRY) + int_at(loop, S_CAPTURED)
+    # (Where nothing is carried, each iteration writes the adjoints of its element.)
+    if int_at(loop, S_CHUNKS) == 0:
+        length += int_at(loop, S_ROWS) * int_at(loop, S_ELEMENT)
+    fill(result, 0, 8 * length)
+    why = back(loop, int_at(args, 0), int_at(args, 1), int_at(args, 2), int_at(args, 3), int_at(args, 4), result)
+    set_double_at(int_at(args, 6), 0, 1.0 if why == R.MORE else 0.0)

@@ -19,7 +19,7 @@ from ..codegen.memory import (
     copy_bytes,
     differ,
     double_at,
-    fill_bytes,
+    fill,
     free_block,
     int_at,
     new_block,
@@ -131,7 +131,7 @@ def enter(p):
 def seed(p):
     """Zero the adjoints, but for the seeds; returns the highest slot of these, above which there is nothing to sweep."""
     adjoint, kept = int_at(p, W_ADJOINT), int_at(int_at(p, W_SCRATCH) + KEPT_AT, 0)
-    fill_bytes(adjoint, 0, 8 * int_at(p, W_SLOTS))
+    fill(adjoint, 0, 8 * int_at(p, W_SLOTS))
     # Seeds: (slot, address, nbytes of an array or 0); each slot once.
     at, highest = int_at(p, P_SEEDS), 0
     for row in range(at + 8, at + 8 + 24 * int_at(at, 0), 24):
@@ -170,7 +170,7 @@ def deliver(p):
             free_block(kept, gradient)
             set_int_at(adjoint, slot, 0)
         else:
-            fill_bytes(target, 0, nbytes)
+            fill(target, 0, nbytes)
     for row in range(end + 8, end + 8 + 16 * int_at(end, 0), 16):
         target = int_at(row, 0)
         set_double_at(target, 0, double_at(target, 0) + double_at(adjoint, int_at(row, 1)))

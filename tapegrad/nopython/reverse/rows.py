@@ -23,7 +23,7 @@ from ...rules import lang as L
 from ..arrays import EMPTY
 from ..loops import back_substituted, cofactors, log_abs_det, sign_of_det, zeros_for
 from ..scalars import ADDED, FUNCTIONS, OPERATORS, UFUNCS, partials
-from ..types import defined
+from ..types import defined, element, is_real
 from .runtime import contribution
 
 
@@ -124,7 +124,7 @@ def elementwise(program, s):
     else:
         return None
     row = None if isinstance(function, tuple) or function.__hash__ is None else _ROWS.get(function) or ADDED.get(function)
-    if row is None or not all(_is_number(program.type_of(n)) for n in operands):
+    if row is None or not all(is_real(element(program.type_of(n))) for n in operands):
         return None
     exprs = partials(row)
     if row == "power":
@@ -134,11 +134,6 @@ def elementwise(program, s):
         elif isinstance(n, int) and 0 < abs(n) < 16:
             exprs = [_integer_power(n), None]
     return Elementwise(function, row, operands, exprs) if len(exprs) == len(operands) else None
-
-
-def _is_number(ty):
-    ty = getattr(ty, "dtype", ty) if isinstance(ty, types.Array) else ty
-    return isinstance(ty, (types.Integer, types.Float, types.Boolean))
 
 
 @cache

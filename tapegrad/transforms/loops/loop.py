@@ -35,9 +35,9 @@ WORK = 1_000_000
 def _compiled():
     """What runs iterations: compiled code, which the loop of a file that is merely loaded does without."""
     from ...codegen.python_api import data_address
-    from ...program import iterations, lanes, stretch
+    from ...program import iterations, stretch
 
-    return iterations, stretch, lanes, data_address
+    return iterations, stretch, data_address
 
 
 class LoopPath:
@@ -218,7 +218,7 @@ class RecordedLoop:
         self.backward = False
         #: What records a path that is met in a replay (`run`).
         self.later = self._refuse
-        #: Whether iterations are for themselves (`program.lanes`).
+        #: Whether iterations are for themselves (`program.iterations`).
         self.independent = bool(bounded and not carry and not dense)
         self.outputs = carry + rows * result
         self.size = self.outputs + V.HEAD + -(-(rows - dense if bounded else capacity) // 8) + capacity * carry
@@ -253,7 +253,7 @@ class RecordedLoop:
     @cached_property
     def words(self):
         """The words of this loop, for compiled code."""
-        T, _, lanes, _ = _compiled()
+        T = _compiled()[0]
         words = np.zeros(T.LOOP_WORDS, np.int64)
         words[: T.S_GENERATION] = (
             self.carry, self.captured, self.element, self.result, self.rows, self.bounded, self.reverse, self.capacity, self.dense,
@@ -261,7 +261,7 @@ class RecordedLoop:
         )  # fmt: skip
         words[T.S_INTERRUPT], words[T.S_BETWEEN] = id(KeyboardInterrupt), plain_address(T.back_between)
         if self.independent:
-            words[T.S_CHUNK], words[T.S_CHUNKS] = plain_address(lanes.chunk), lanes.chunks_of(self.rows, self.captured)
+            words[T.S_CHUNK], words[T.S_CHUNKS] = plain_address(T.chunk), T.chunks_of(self.rows, self.captured)
         return words
 
     def prepared(self, work=0, always=False, back=False):
@@ -272,7 +272,7 @@ class RecordedLoop:
         NotLowered
             Neither the interpreter nor a kernel can run the body.
         """
-        T, _, lanes, _ = _compiled()
+        T = _compiled()[0]
         with self.lock:
             paths, words = self.all_paths(), self.words
             words[T.S_CAPTURED] = self.captured
@@ -294,7 +294,7 @@ class RecordedLoop:
                     if words[T.S_TABLES + 2 * T.TABLE * generation]:
                         self._table(generation, True, self.adjoints())
             # (Workspaces of the interpreter are for one thread.)
-            if self.independent and words[T.S_GENERATION] and not words[T.S_SHARE] and self.rows * self.numbers() > lanes.WORK:
+            if self.independent and words[T.S_GENERATION] and not words[T.S_SHARE] and self.rows * self.numbers() > T.WORK:
                 words[T.S_SHARE] = spread_address()
             # A caller that has the address of a loop of tangents does not ask again for paths that were added since.
             tangent = self.__dict__.get("tangent")
@@ -352,7 +352,7 @@ class RecordedLoop:
         GuardError
             No path's guards hold.
         """
-        T, R, _, data_address = _compiled()
+        T, R, data_address = _compiled()
         z, (carry, captured, xs) = np.zeros(self.size), map(_float64, (carry, captured, xs))
         if self.independent:
             return self._run_lanes(captured, xs, z, meet or self.later)
@@ -395,37 +395,37 @@ class RecordedLoop:
         return z
 
     def _run_lanes(self, captured, xs, z, meet):
-        T, R, lanes, data_address = _compiled()
+        T, R, data_address = _compiled()
         generation, job, why = -1, None, R.NO_PATH
         while why in (R.NO_PATH, R.INTERRUPTED):
             words = self.prepared(self.rows * self.instructions())
             if self.words[T.S_GENERATION] != generation:
                 generation = int(self.words[T.S_GENERATION])
-                job = np.zeros(lanes.J_STATES + lanes.STATE * int(self.words[T.S_CHUNKS]), np.int64)
-                job[lanes.J_LOOP], job[lanes.J_GENERATION] = words, generation
-                lanes.begin_job(data_address(job))
-            job[[lanes.J_CAPTURED, lanes.J_XS, lanes.J_Z]] = [*map(data_address, (captured, xs, z))]
-            why = lanes.run(data_address(job)) if self.paths else R.NO_PATH
+                job = np.zeros(T.J_STATES + T.STATE * int(self.words[T.S_CHUNKS]), np.int64)
+                job[T.J_LOOP], job[T.J_GENERATION] = words, generation
+                T.begin_job(data_address(job))
+            job[[T.J_CAPTURED, T.J_XS, T.J_Z]] = [*map(data_address, (captured, xs, z))]
+            why = T.run(data_address(job)) if self.paths else R.NO_PATH
             if why == R.NO_PATH:
                 # The first iteration of all whose path is not known.
-                states = job[lanes.J_STATES :].reshape(-1, lanes.STATE)
+                states = job[T.J_STATES :].reshape(-1, T.STATE)
                 iteration = int(states[np.argmax(states[:, 1] == R.NO_PATH), 0])
                 captured = _float64(meet(np.zeros(0), iteration, captured, xs))
         if why == R.NO_MEMORY:
             raise MemoryError(f"there is no memory for the iterations of {self.name}")
         if why != R.MORE:
-            failed = min(int(iteration) for iteration, ended in job[lanes.J_STATES :].reshape(-1, lanes.STATE) if ended == why)
+            failed = min(int(iteration) for iteration, ended in job[T.J_STATES :].reshape(-1, T.STATE) if ended == why)
             raise GradientError(f"{self.name} has failed in iteration {failed}")
-        lanes.end(data_address(job), data_address(z))
+        T.end_job(data_address(job), data_address(z))
         z.flags.writeable = False
         return z
 
     def pull(self, seeds, carry, captured, xs, z):
         """The adjoints of carry, captured values and elements, in one vector."""
-        _, R, lanes, data_address = _compiled()
+        T, R, data_address = _compiled()
         result = np.zeros(self.carry + self.captured + self.rows * self.element)
         operands = [_float64(x) for x in (seeds, carry, captured, xs, z)]
-        why = lanes.back(self.prepared(back=True), *map(data_address, operands), data_address(result))
+        why = T.back(self.prepared(back=True), *map(data_address, operands), data_address(result))
         if why == R.NO_MEMORY:
             raise MemoryError(f"the way back of {self.name} computes carries again, and there is not enough memory for them; give memory=, in bytes")
         require(why == R.MORE, "the way back of a loop has failed")
@@ -440,10 +440,9 @@ class LoopCall:
 
     def address(self):
         """The address of the machine code; in a kernel the paths are kernels, too."""
-        from ...program import lanes
-
+        T = _compiled()[0]
         self.program.prepared(always=self.compiled, back=self.name == "loop_pull")
-        return plain_address(lanes.back_call if self.name == "loop_pull" else lanes.forward_call)
+        return plain_address(T.back_call if self.name == "loop_pull" else T.forward_call)
 
     def data(self):
         """The address of what it is told."""
