@@ -84,7 +84,7 @@ def _set_threads(name, count):
     return number
 
 
-#: Threads that share the work of one call, the calling one among them (`common.pool`, `codegen.threads`).
+#: Threads that share the work of one call, the calling one among them (`common.pool`, `codegen.memory`).
 threads = _set_threads("TAPEGRAD_THREADS", _number("TAPEGRAD_THREADS", min(cores(), MOST_THREADS), "threads, as 2"))
 #: Whether NaN is looked for in all that is computed with derivatives (`autograd.anomaly`).
 debug_nans = False

@@ -17,7 +17,7 @@ so each result of all iterations is an array in one piece.
 Memory: the words of a loop (`S_*`) say what it is, and have tables of its paths; those of a run (`T_*`) are in a block of its own, with
 what it needs besides.  A *place* is a *base* (which of the vectors), an offset in bytes, and a stride, from row to row.
 
-Iterations that are for themselves, those of a loop that carries nothing, run in chunks which threads may share (`codegen.threads`).  Chunks are
+Iterations that are for themselves, those of a loop that carries nothing, run in chunks which threads may share (`codegen.memory`).  Chunks are
 made by the number of iterations alone, each writes to places of its own, and the sums over iterations (adjoints of captured values) are added
 up chunk by chunk, in their order: so the bits are the same whatever the number of threads is, and whichever does what.  The words of a *job* (`J_*`)
 say what is run; behind them are, for each chunk, its next iteration and why it has ended (`program.stretch`).  A chunk that meets a path
