@@ -300,7 +300,8 @@ def offset_noted(a, a_kind, b, b_kind, words):
         store_int(words + RUNNING, code if good else 0)
         store_int(words + RUNS, runs if good else 0)
     else:
-        nothing = called(load_int(shared_words() + NOTE_CODE), store, frame)
+        # (Solvers in C call a function again after it has raised: what is running then is that exception.)
+        nothing = called(load_int(shared_words() + NOTE_CODE), store, frame) if raised() == 0 else 0
         good = nothing != 0
         if good:
             drop(nothing)
