@@ -4,7 +4,7 @@ The drawing has layers from top to bottom: an instruction stands below everythin
 reads.  Within a layer boxes are put near the middle of what they are connected with
 (some passes down and up); a line that crosses layers keeps a free place in each of them.
 
-What is drawn is the rows of a tape's listing (`inspect.rows`, `program.listing.rows`).
+What is drawn is the rows of a tape's listing (`tape.rows`, `program.listing.rows`).
 """
 
 import re

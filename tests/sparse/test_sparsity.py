@@ -143,7 +143,7 @@ def test_the_pattern_of_a_hessian_is_that_of_all_results_together():
 
 
 def test_a_long_scalar_tape_is_read_in_linear_time_and_memory():
-    from tapegrad.program.sparsity.elements import Elements
+    from tapegrad.program.sparsity.pattern import Elements
 
     def chain(x):
         y = []
@@ -165,7 +165,7 @@ def test_arguments_without_elements():
 
 def test_lists_and_bits_find_the_same(monkeypatch):
     from tapegrad.program.sparsity import pattern
-    from tapegrad.program.sparsity.elements import Elements
+    from tapegrad.program.sparsity.pattern import Elements
 
     def f(x):
         y = np.sin(x[1:]) * x[:-1]

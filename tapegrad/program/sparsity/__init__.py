@@ -2,8 +2,7 @@
 
 In the order in which to read, which is that of the data:
 
-`elements`    a finished tape element by element: what each one is computed from.
-`pattern`     from that, the pattern of the Jacobian.
+`pattern`     a finished tape element by element: what each one is computed from; from that, the pattern of the Jacobian.
 `compressed`  columns, rows, or both at once, that can share a direction; its seeds, and where in what comes back the entries stand.
 `walk`        the compiled loops of `pattern` and `compressed`.
 

@@ -25,8 +25,7 @@ import numpy as np
 from ...common.errors import require
 from ...common.uninterrupted import cached_property
 from ..ports import inputs_of, outputs_of
-from .elements import TooLarge
-from .pattern import pattern
+from .pattern import TooLarge, pattern
 from .walk import colour_columns, colour_star
 
 #: Elements and edges of a tape above which a pattern is looked for only on request.
