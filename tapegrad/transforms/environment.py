@@ -305,10 +305,15 @@ def same():
 
 
 def function_of(thing):
-    """The user's function that an object of this library (a transformed function, a primitive, a sum over data) stands for, or None."""
-    if package_of(type(thing).__module__) != "tapegrad":
-        return None
-    function = getattr(thing, "__wrapped__", None) or getattr(thing, "_function", None)
+    """The user's function that an object of this library (a transformed function, a primitive, a sum over data) stands for, or None.
+
+    Also that of which results are cached, and that of `numpy.vectorize`.
+    """
+    function = None
+    if isinstance(thing, functools._lru_cache_wrapper) or package_of(type(thing).__module__) == "tapegrad":
+        function = getattr(thing, "__wrapped__", None) or getattr(thing, "_function", None)
+    elif isinstance(thing, np.vectorize):
+        function = thing.pyfunc
     return function if callable(function) else None
 
 
@@ -340,6 +345,9 @@ def names_of(code):
             names = attributes if one.opname in _OF_ATTRIBUTES else imported if one.opname == "IMPORT_NAME" else variables
             names[one.argval] = None
     for constant in code.co_consts:
+        if isinstance(constant, tuple):
+            # Of a `case Point(x=x)`, among others.
+            attributes.update(dict.fromkeys(name for name in constant if isinstance(name, str)))
         if isinstance(constant, types.CodeType):
             for names, nested in zip(found, names_of(constant)):
                 names.update(dict.fromkeys(nested))
