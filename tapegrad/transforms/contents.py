@@ -143,7 +143,7 @@ class Contents(Environment):
         else:
             super()._function(name, thing)
 
-    def _attributes(self, name, thing):
+    def _attributes(self, name, thing, method=None):
         before, self._objects = self._objects, max(self._objects, 1)
         self._value(name, thing)
         self._objects = before
