@@ -27,7 +27,7 @@ X = 0.75
 NOTICED = (
     ("the code of the function", "other code, defaults or keyword defaults"),
     ("globals, closure cells and defaults that its code names", "bound to something else"),
-    ("Python functions among these, and what their code names", "as of the function itself; not those of installed packages"),
+    ("Python functions among these, and what their code names", "as of the function itself, also methods and properties of `self`; not those of packages"),
     ("rules of custom primitives, methods of a `tg.autograd.Function`", "as functions"),
     ("numbers, strings, `None`, ranges, dtypes", "another type or value: `1`, `1.0` and `True` differ, `0.0` and `-0.0` too"),
     ("lists, tuples, named tuples and dicts", f"other items, one by one and in order, the first {ITEMS:_} of each variable"),

@@ -88,6 +88,9 @@ class _Segment(Primitive):
             # Asked again for the value of a call that has been made.
             return _packed(self._values(_as_it_was(layout), leaves, layout))
         read = Contents(self.checkpointed, OBJECTS, _objects(self.checkpointed, layout), SMALL)
+        if read.iterates:
+            # What an iterator gave it does not give again.
+            raise Unrecordable
         try:
             values = self._values(_on_leaves(self.checkpointed, layout), leaves, layout)
         except TapeMismatchError:
@@ -230,7 +233,8 @@ def checkpoint(fun: F) -> F:
 
     Tensors that `fun` uses without having them as arguments (a layer its parameters) are differentiated,
     too.  Then `fun` is recorded at each call, as the body of a loop is, and its tape runs again on the way
-    back.  If it draws random numbers or changes what it reads, it runs as it is, and everything is stored.
+    back.  If it draws random numbers or changes what it reads, it runs as it is, and everything is stored; so it is where `fun` reads
+    an iterator.
 
     Parameters
     ----------
@@ -299,7 +303,7 @@ def checkpoint(fun: F) -> F:
         if not captures:
             try:
                 result = segment(*live, layout=layout)
-            except TapeMismatchError:
+            except (TapeMismatchError, Unrecordable):
                 captures.append(True)
             else:
                 return unflatten(layout.result, result if isinstance(result, tuple) else (result,))

@@ -17,10 +17,14 @@ what the function changes itself.
 import array
 import builtins
 import contextlib
+import contextvars
 import functools
+import operator
 import random
 import sys
+import threading
 import types
+import weakref
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 
@@ -139,7 +143,7 @@ class Contents(Environment):
         else:
             super()._function(name, thing)
 
-    def _attributes(self, name, thing):
+    def _attributes(self, name, thing, method=None):
         before, self._objects = self._objects, max(self._objects, 1)
         self._value(name, thing)
         self._objects = before
@@ -175,7 +179,15 @@ class Contents(Environment):
             self._opened.add(id(value))
             self._met(name, type(value))
             super()._items(name, held)
+            if isinstance(held, (dict, types.MappingProxyType)):
+                self._members(name, held)
         self._inside(name, value)
+
+    def _members(self, name, members):
+        """Keys of a dict, or elements of a set: of objects also what is inside."""
+        for member in members:
+            if type(member) not in _NUMBERS:
+                self._value(f"{name}: {type(member).__name__}", member)
 
     def _array(self, name, array):
         super()._array(name, array)
@@ -198,6 +210,12 @@ class Contents(Environment):
             self._value(name, value.__func__)
         elif isinstance(value, property):
             self._value(name, value.fget)
+        elif isinstance(value, (functools.partialmethod, functools.cached_property, functools.singledispatchmethod)):
+            self._value(name, value.func)
+        elif isinstance(value, weakref.ref):
+            self._value(name, value())
+        elif isinstance(value, contextvars.ContextVar):
+            self._value(name, value.get(ABSENT))
         elif not self._first(name, value):
             pass
         elif isinstance(value, _GENERATORS):
@@ -206,8 +224,11 @@ class Contents(Environment):
         elif isinstance(value, (set, frozenset)) and len(value) <= self._left:
             self._opened.add(id(value))
             self._met(name, type(value), frozenset(map(exact, value)))
+            self._members(name, value)
             self._inside(name, value)
         else:
+            if isinstance(value, (operator.attrgetter, operator.methodcaller)):
+                self._named.add("attrgetter")
             self._same(name, "object", value)
             self._inside(name, value)
 
@@ -220,7 +241,7 @@ class Contents(Environment):
         elif isinstance(value, type):
             if self._objects and value not in (type, object):
                 self._class(name, value)
-        elif self._objects and (kind is types.SimpleNamespace or not installed(kind)):
+        elif self._objects and (kind in (types.SimpleNamespace, threading.local) or not installed(kind)):
             self._waiting += [(f"{name}.{key}", key, item, self._objects - 1, True) for key, item in self._fields(value)]
             if self._first(kind.__name__, kind):
                 self._same(kind.__name__, "object", kind)
@@ -237,7 +258,7 @@ class Contents(Environment):
         if any(installed(base) and package_of(base.__module__) not in _CALLING_NOTHING for base in kind.__mro__):
             # Code that is not looked at may call its methods.
             self._named.update(key for base in kind.__mro__ if not installed(base) for key, member in vars(base).items() if isinstance(member, FUNCTIONS))
-        for base in kind.__mro__:
+        for base in (*kind.__mro__, *type(kind).__mro__):
             if not installed(base) and (base is kind or self._first(name, base)):
                 for key, member in self._fields(base):
                     if key not in _CLASS_OWN and not isinstance(member, (types.GetSetDescriptorType, types.MemberDescriptorType)):

@@ -244,9 +244,11 @@ class Environment:
         elif isinstance(thing, types.MethodType):
             self._same(name, "method", thing.__self__)
             self._function(name, thing.__func__)
-            self._attributes(f"{where}self", thing.__self__)
+            self._attributes(f"{where}self", thing.__self__, thing.__func__)
         elif isinstance(thing, functools.partial):
             self._met(name, "partial", len(thing.args), tuple(thing.keywords))
+            self._if("{0}.func is {1} and {0}.args is {2}", thing, thing.func, thing.args)
+            self._if_items(thing.keywords, tuple(thing.keywords), tuple(thing.keywords.values()), True)
             self._function(name, thing.func)
             for key, value in [*enumerate(thing.args), *thing.keywords.items()]:
                 self._value(f"{where}{key}", value)
@@ -258,19 +260,28 @@ class Environment:
         elif not name and isinstance(type(thing).__call__, types.FunctionType):
             self._same(name, "object", thing)
             self._function("__call__", type(thing).__call__)
-            self._attributes("self", thing)
+            self._attributes("self", thing, type(thing).__call__)
             self._layer("self", thing)
         else:
             self._same(name, "object", thing)
 
-    def _attributes(self, name, thing):
-        """Those of the object of a method."""
+    def _attributes(self, name, thing, method):
+        """Those of the object of a method, and what the methods and properties that this one names read."""
         attributes = getattr(thing, "__dict__", None)
         if type(attributes) is dict and not isinstance(thing, (type, types.ModuleType)):
             self._variable(name, attributes)
         for slot, value in slots_of(thing).items():
             self._if(f"getattr({{0}}, {slot!r}, absent) is {{1}}", thing, value)
             self._variable(f"{name}.{slot}", value)
+        self._methods(name, thing if isinstance(thing, type) else type(thing), method)
+
+    def _methods(self, name, kind, method):
+        for word in names_of(method.__code__)[1] if isinstance(method, types.FunctionType) and not installed(method) else ():
+            for member in [vars(base)[word] for base in kind.__mro__ if word in vars(base)]:
+                function = member.fget if isinstance(member, property) else getattr(member, "__func__", getattr(member, "func", member))
+                if isinstance(function, types.FunctionType) and not installed(function) and id(function) not in self._seen:
+                    self._function(f"{name}.{word}", function)
+                    self._methods(name, kind, function)
 
     def _code(self, where, function):
         code, defaults, keywords, scope = function.__code__, function.__defaults__, function.__kwdefaults__, function.__globals__
@@ -305,10 +316,15 @@ def same():
 
 
 def function_of(thing):
-    """The user's function that an object of this library (a transformed function, a primitive, a sum over data) stands for, or None."""
-    if package_of(type(thing).__module__) != "tapegrad":
-        return None
-    function = getattr(thing, "__wrapped__", None) or getattr(thing, "_function", None)
+    """The user's function that an object of this library (a transformed function, a primitive, a sum over data) stands for, or None.
+
+    Also that of which results are cached, and that of `numpy.vectorize`.
+    """
+    function = None
+    if isinstance(thing, functools._lru_cache_wrapper) or package_of(type(thing).__module__) == "tapegrad":
+        function = getattr(thing, "__wrapped__", None) or getattr(thing, "_function", None)
+    elif isinstance(thing, np.vectorize):
+        function = thing.pyfunc
     return function if callable(function) else None
 
 
@@ -340,6 +356,9 @@ def names_of(code):
             names = attributes if one.opname in _OF_ATTRIBUTES else imported if one.opname == "IMPORT_NAME" else variables
             names[one.argval] = None
     for constant in code.co_consts:
+        if isinstance(constant, tuple):
+            # Of a `case Point(x=x)`, among others.
+            attributes.update(dict.fromkeys(name for name in constant if isinstance(name, str)))
         if isinstance(constant, types.CodeType):
             for names, nested in zip(found, names_of(constant)):
                 names.update(dict.fromkeys(nested))

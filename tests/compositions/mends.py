@@ -71,7 +71,7 @@ MENDS = {
     "results without elements": Mend(r"\[:0\]",
         ("transforms/loops/running.py", "(loop.rows,)) if self.results.leaves else", "(loop.rows,)) if self.results.size else")),
     "what a body changes besides its carry": Mend(r"\[0\] \*= -0\.8",
-        ("transforms/loops/body.py", "if jit or not state.changed():\n                return", "if True:\n                return")),
+        ("transforms/loops/body.py", "if not state.changed():\n                return", "if True:\n                return")),
     "what a body changes, in recordings of one call": Mend(ALL(r"\[0\] \*= -0\.8", "linearize|sparse"),
         ("transforms/loops/body.py", "and not trace.once for", "for")),
     "counts of integers": Mend("count_nonzero",

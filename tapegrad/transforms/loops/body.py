@@ -7,8 +7,8 @@ argument of the tape when it is first met: the tensor is then an operand of the 
 A body may change something besides its carry: random generators, counters, lists, arrays that it captures.  But it is recorded
 once for each path, and more often where a first recording did not do; in the Python loop it runs in every iteration.
 That is the same as long as it changes nothing.  So what it reads is looked at before and after (`transforms.contents`).  If
-something is another thing then, it is put back to what it was, and the loop runs as the Python loop that it stands for, iteration by iteration.
-Under `jit` nothing is looked at: there a body is under the contract of `jit`.
+something is another thing then, it is put back to what it was, and the loop runs as the Python loop that it stands for, iteration by iteration;
+under `jit` each iteration is recorded.
 """
 
 import math
@@ -407,17 +407,16 @@ def restoring(functions, what, recorded, plainly, state=None):
     # What the user has asked NumPy to raise or to report, compiled iterations do not; nor do replays, of which that is the contract.
     if thread_state().checking is not None or LISTENERS or not jit and not {"raise", "call"}.isdisjoint(np.geterr().values()):
         return plainly()
-    state = None if jit else state or state_of(functions)
-    if jit or not state.iterates:
+    state = state or state_of(functions)
+    if not state.iterates:
         try:
             result = recorded()
-            if jit or not state.changed():
+            if not state.changed():
                 return result
         except Unrecordable:
             pass
         except Exception as error:
-            if jit or not state.changed() or from_handler(error):
+            if not state.changed() or from_handler(error):
                 raise
-        if not jit:
-            state.put_back(what)
+        state.put_back(what)
     return plainly()

@@ -38,7 +38,7 @@ from ...program.trace import GUARD, ROW
 from ...rules.loops import CAPTURED, CARRY, ELEMENT, NEXT, RESULT
 from ...tape.layout import SCALAR, SCALAR_LEAF
 from ..contents import OBJECTS, Contents
-from .body import DtypeChanged, LeafLayout, Unrecordable, as_float64, is_inside, recorded, records_for_jit, value_of
+from .body import DtypeChanged, LeafLayout, Unrecordable, as_float64, is_inside, recorded, records_for_jit, state_of, value_of
 from .loop import LoopPath, RecordedLoop
 
 
@@ -142,7 +142,7 @@ class _LoopRun:
             raise GuardError(str(error)) from None
         with self.loop.lock:
             outside = [(t, at) for tensor, at, read in self.captures for t in {id(t): t for t in (tensor, read)}.values() if _are_one(t, tensor)]
-            before = [tensor._v for tensor, _ in outside]
+            before, state = [tensor._v for tensor, _ in outside], state_of([self.function])
             try:
                 for tensor, at in outside:
                     value = captured[at : at + np.size(tensor._v)].reshape(np.shape(tensor._v))
@@ -156,6 +156,11 @@ class _LoopRun:
             finally:
                 for (tensor, _), value in zip(outside, before):
                     tensor._v = value
+            if name := state.changed():
+                # What calls the loop is recorded once more, as it is where a body changes something on the paths that are recorded at first.
+                del self.loop.paths[-1]
+                state.put_back(self.name)
+                raise GuardError(f"{self.name} changes {name} on a path that was not recorded")
         return captured
 
     def _captured(self):

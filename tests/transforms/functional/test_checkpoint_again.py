@@ -1,21 +1,17 @@
 """`checkpoint`: what the function reads on the way back is what it read at the call, or an error names what has changed."""
 
 import functools
-import math
 import random
 import re
 import sys
 import types
 from dataclasses import dataclass, field
-from unittest import mock
 
 import numpy as np
 import pytest
-import scipy.stats
 
 import tapegrad as tg
 from tapegrad.common.errors import GradientError, ModifiedInPlaceError
-from tapegrad.transforms.contents import Contents
 
 scale = 2.0
 options = {"a": 1.0, "b": 3.0}
@@ -496,113 +492,3 @@ def test_a_generator_is_where_it_was_after_an_error_too():
     with pytest.raises(ModifiedInPlaceError):
         y.backward()
     assert rng.bit_generator.state == before
-
-
-# ---- what a function reads -------------------------------------------------------------------
-
-
-class CallsNumPy:
-    def __call__(self, x):
-        return x * np.random.random()
-
-
-class Weighted:
-    def __init__(self):
-        self.weights = np.ones(2)
-
-    def half(self, x):
-        return 0.5 * x
-
-    def __call__(self, x):
-        return self.half(x) @ self.weights
-
-
-def times_a_draw(x):
-    return x * random.random()
-
-
-class Beside(Weighted):
-    pass
-
-
-class Hidden:
-    rate = property(lambda self: random.random())
-
-    def __call__(self, x):
-        return x * self.rate
-
-
-def test_global_generators_are_looked_at_wherever_they_may_be_reached():
-    """They are not where nothing but functions of NumPy and the like can be called."""
-    factor, helper, replaced, objects = 2.0, lambda x: x * np.sum(np.ones(2)), np.frompyfunc(times_a_draw, 1, 1), np.array([times_a_draw])
-    imported, vectorised, table, mine = np.random.normal, np.vectorize(times_a_draw), {"draw": times_a_draw}, types.ModuleType("numpy")
-
-    def importing(x):
-        from random import random
-
-        return x * random()
-
-    def looking_up(x):
-        return x * getattr(np, "ran" + "dom").normal()
-
-    def deep(x, f=lambda x, f=lambda x, f=lambda x, f=lambda x, f=times_a_draw: f(x): f(x): f(x): f(x)):
-        return f(x)
-
-    still = [lambda x: np.sin(x) * factor + len([x]), lambda x: helper(x) @ np.eye(2), lambda x: tg.exp(x) + math.pi, lambda x, k=[1.0, (2.0,)]: k[0] * x, Weighted().__call__]  # noqa: B006
-    holding = Weighted()
-    holding.half = times_a_draw
-    draws = [
-        Hidden().__call__, Beside().__call__, holding.__call__, times_a_draw, CallsNumPy(), CallsNumPy().__call__, importing, looking_up, deep, lambda x: np.random.normal() * x, lambda x: x * imported(), lambda x: replaced(x),
-        lambda x: objects[0](x), lambda x: vectorised(x), lambda x: table["draw"](x), lambda x: mine.draw(x), lambda x: tg.numpy.random.normal() * x,
-        functools.partial(times_a_draw), lambda x: scipy.stats.norm.rvs() * x, lambda x, *, k=times_a_draw: k(x),
-    ]  # fmt: skip
-    assert [len(Contents(function).streams.streams) for function in still] == [1] * len(still)
-    assert all(len(Contents(function).streams.streams) >= 3 for function in draws)
-    with mock.patch("builtins.abs", times_a_draw):
-        assert len(Contents(lambda x: abs(x)).streams.streams) == 3
-    assert len(Contents(lambda x: abs(x)).streams.streams) == 1
-
-
-def first_change(function, change, **options):
-    before = Contents(function, **options)
-    assert before.difference(before.again(function)) is None
-    change()
-    return before.difference(before.again(function))
-
-
-def test_names_of_what_changes():
-    array, items = np.ones(3), [1.0, {"k": (2.0, -0.0)}]
-    large = np.ones(100_000)
-
-    def reads(x, k=1.0):
-        return x * array * items[0] * large * np.pi
-
-    assert first_change(reads, lambda: array.__setitem__(0, 2.0)) == "array"
-    assert first_change(reads, lambda: items[1].update(k=(2.0, 0.0))) == "items[1]['k'][1]"
-    assert first_change(reads, lambda: items.append(1.0)) == "items"
-    assert first_change(reads, lambda: items.__setitem__(0, 1)) == "items[0]"
-    assert first_change(reads, lambda: setattr(reads, "__defaults__", (np.nan,))) == "k"
-    assert first_change(reads, lambda: setattr(reads, "__defaults__", (float("nan"),))) is None
-    # Of large arrays all contents, too; nobody can write to one that owns its memory and is read-only.
-    assert first_change(reads, lambda: large.__setitem__(0, 2.0)) == "large"
-    assert first_change(reads, lambda: setattr(large.flags, "writeable", False)) == "large"
-
-
-def test_objects_by_identity_and_containers_in_themselves():
-    class Thing:
-        t = 0
-
-        def step(self, x):
-            return x * self.t
-
-    thing, items = Thing(), []
-    items.append(items)
-    reads = lambda x: x * thing.t * len(items)  # noqa: E731
-    assert first_change(reads, lambda: setattr(thing, "t", 1)) is None
-    assert first_change(reads, lambda: setattr(thing, "t", 2), objects=1) == "thing.t"
-    assert first_change(thing.step, lambda: setattr(thing, "t", 3)) == "self.t"
-    assert Contents(reads).restored("") is reads
-    long = list(range(2000))
-    counts = lambda x: x * long[0]  # noqa: E731
-    assert first_change(counts, lambda: long.__setitem__(0, 5)) is None
-    assert first_change(counts, lambda: long.append(5)) == "long"

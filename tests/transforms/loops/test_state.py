@@ -1,4 +1,4 @@
-"""Bodies that change something besides their carry: without `jit` a loop is the Python loop that it stands for, with every derivative."""
+"""Bodies that change something besides their carry: a loop is the Python loop that it stands for, with every derivative, and under `jit`."""
 
 import collections
 import itertools
@@ -267,7 +267,10 @@ def check(name, form):
     leaf = tg.tensor(x, requires_grad=True)
     y = f(leaf)
     y.backward()
-    message = f"{name}, {form}: {plain} {slope}, {value} {gradient}, {pushed} {tangent}, {there} {push(1.0)} {sparse}, {y} {leaf.grad}"
+    replayed = tg.jit(tg.value_and_grad(f), kernel="never")
+    again = [replayed(at) for at in (x, 0.8, x)]
+    message = f"{name}, {form}: {plain} {slope}, {value} {gradient}, {pushed} {tangent}, {there} {push(1.0)} {sparse}, {y} {leaf.grad}, {again}"
+    assert np.allclose(again, [(value, gradient), tg.value_and_grad(f)(0.8), (value, gradient)], rtol=1e-12), message
     assert np.allclose([value, pushed, there, y.item()], plain, rtol=1e-12), message
     assert np.allclose([gradient, tangent, push(1.0), sparse, leaf.grad.item()], slope, rtol=1e-5, atol=1e-7), message
     assert all(np.array_equal(end, ends[0]) if isinstance(end, np.ndarray) else end == ends[0] for end in ends), (message, ends)
@@ -277,6 +280,29 @@ def check(name, form):
 def test_a_loop_whose_body_changes_something_is_the_python_loop(form):
     for name in ("cell", "Generator", "list", "attribute of a dict"):
         check(name, form)
+
+
+@pytest.mark.parametrize("transform", [tg.value_and_grad, lambda f: tg.jacfwd(lambda x: (f(x), f(x)))], ids=["reverse", "forward"])
+def test_a_body_that_counts_on_a_path_that_a_replay_meets(transform):
+    data = np.array([0.5, 2.0, 1.5, 3.0])
+
+    def f(x):
+        n = 0
+
+        def body(c, v):
+            nonlocal n
+            if c > 1.0:
+                n += 1
+                return c * 0.5 * x + n, None
+            return c * v * x, None
+
+        return tg.scan(body, x, data)[0] * x
+
+    g, plain = tg.jit(transform(f)), transform(f)
+    for x in (0.1, 0.11, 1.2, 0.9, 0.1, 1.3, 1.2):
+        np.testing.assert_allclose(g(x), plain(x), rtol=1e-12)
+    with np.errstate(all="ignore"):
+        assert plain(1.2)[0] == (f(1.2) if transform is tg.value_and_grad else plain(1.2)[1])
 
 
 def test_what_cannot_be_put_back_is_refused(monkeypatch):

@@ -23,7 +23,8 @@ CHANGES = {
     "the code of the function": (
         ("def f(x, *, k=2.0): return k * x", ["f.__code__ = (lambda x, *, k=2.0: k * x * x).__code__", "f.__kwdefaults__ = {'k': 3.0}"]),
         ("def f(x, k=2.0): return k * x", ["f.__defaults__ = (3.0,)"]),
-        ("f = functools.partial(lambda k, x: k[0] * x, [2.0])", ["f.args[0][0] = 3.0"]),
+        ("f = functools.partial(lambda k, x: k[0] * x, [2.0])", ["f.args[0][0] = 3.0", "f.__setstate__((f.func, ([4.0],), {}, None))"]),
+        ("f = functools.partial(lambda x, k: k * x, k=2.0)", ["f.keywords['k'] = 3.0"]),
     ),
     "globals, closure cells and defaults that its code names": (
         ("k = 2.0\ndef f(x): return k * x", ["k = 3.0", "k = np.ones(2).sum()"]),
@@ -35,6 +36,13 @@ CHANGES = {
         ("k = 2.0\ndef inner(x): return k * x\ndef f(x): return inner(x)", ["k = 3.0", "inner = lambda x: 5.0 * x"]),
         ("k = 2.0\ndef inner(x, n=1): return k * n * x\ndef f(x): return inner(x)", ["inner.__defaults__ = (2,)"]),
         ("k = 2.0\ninner = tg.checkpoint(tg.jit(lambda x: k * x)).__wrapped__\ndef f(x): return inner(x)", ["k = 3.0"]),
+        (
+            "k = 2.0\nclass B:\n    def g(self, x): return k * x\nclass C(B):\n    def g(self, x): return super().g(x)\n"
+            "    def f(self, x): return self.g(x)\nf = C().f",
+            ["k = 3.0"],
+        ),
+        ("k = 2.0\nclass C:\n    g = property(lambda self: k)\n    def __call__(self, x): return self.g * x\nf = C()", ["k = 3.0"]),
+        ("k = 2.0\nclass C:\n    @staticmethod\n    def g(): return k\n    @classmethod\n    def f(c, x): return c.g() * x\nf = C.f", ["k = 3.0"]),
     ),
     "rules of custom primitives, methods of a `tg.autograd.Function`": (
         ("k = 2.0\ninner = tg.custom_vjp(lambda x: k * x, lambda g, r, x: k * g)\ndef f(x): return inner(x)", ["k = 3.0"]),
