@@ -327,7 +327,10 @@ class Differentiable(Fields, Methods):
         return float(self._number("float()"))
 
     def __int__(self) -> int:
-        return int(self._number("int()", "write int(t.item()) for the integer part of the value"))
+        if self.requires_grad and not registry.engine.changes_in_jumps(self):
+            self._refuse("int()", "write int(np.floor(t)) for the integer below, or int(t.item())")
+        self._let_out("int()")
+        return int(self._only())
 
     def __trunc__(self) -> int:
         return int(self._number("math.trunc()", "write np.trunc(t) for math.trunc(t)"))

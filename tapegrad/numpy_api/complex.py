@@ -136,6 +136,19 @@ def _polyval(p, x):
     return reduce(lambda total, c: total * x + c, [lifted(p)[k] for k in range(np.shape(p)[0])], ComplexTensor(np.zeros(np.shape(x))))
 
 
+def _like(function, a, dtype=None, **options):
+    """An array that tensors may be written into, as of a real tensor."""
+    whole = function(np.empty(a.shape, dtype or a.dtype), **options)
+    return lifted(whole) if is_complex(whole) else function(a.real, dtype=dtype, **options)
+
+
+@complex_rule(np.full_like)
+def _full_like(a, fill_value, dtype=None):
+    whole = np.zeros_like(a, dtype)
+    whole[...] = fill_value
+    return whole
+
+
 COMPLEX |= {
     np.vdot: lambda a, b: np.dot(np.ravel(conjugate(a)), np.ravel(lifted(b))), np.linalg.multi_dot: lambda arrays: reduce(np.dot, map(lifted, arrays)),
     np.correlate: lambda a, v, mode="valid": np.convolve(lifted(a), conjugate(lifted(v)[::-1]), mode),
@@ -147,7 +160,7 @@ COMPLEX |= {
     np.shape: lambda a: a.shape, np.ndim: lambda a: a.ndim, np.size: lambda a: a.size, np.real_if_close: lambda a, tol=100: a,
     np.iscomplexobj: lambda x: True, np.isrealobj: lambda x: False,
     np.iscomplex: lambda x: x.imag != 0, np.isreal: lambda x: x.imag == 0, np.sinc: lambda x: _sinc(lifted(x) * np.pi),
-    **{f: lambda a, dtype=None, f=f, **_: f(np.empty(a.shape, dtype or a.dtype)) for f in (np.zeros_like, np.ones_like, np.empty_like)},
+    **{f: partial(_like, f) for f in (np.zeros_like, np.ones_like, np.empty_like)},
 }  # fmt: skip
 
 

@@ -133,7 +133,7 @@ def test_rows_with_attributes_take_the_short_way():
         lambda: tg.logsumexp(m, 0), lambda: m.T, lambda: m.reshape(-1), lambda: x[1:-1], lambda: m[:, 1], lambda: buffer.__setitem__(slice(2, 4), x[:2]),
         lambda: np.concatenate([x, m[0]]), lambda: np.stack([x, x]), lambda: np.cumsum(x), lambda: np.linalg.solve(m, x[:3]), lambda: np.linalg.det(m),
         lambda: np.broadcast_to(x, (2, 6)), lambda: tg.relu(x), lambda: np.diag(x), lambda: m.T * 2.0,
-        lambda: np.where(x > 0.5, x, c), lambda: np.where(m > 0.5, m[0], 0.0), lambda: np.where(x[0] > 0.5, x[1], 0.0), lambda: tg.where(c > 0.5, 1.0, x),
+        lambda: np.where(x > 0.5, x, c), lambda: np.where(m > 0.5, m[0], 0.0), lambda: np.where(x[0] > 0.5, x[1], 0.0), lambda: tg.where(c > 0.5, 1, x),
     )):  # fmt: skip
         operation()
         # (Where the result were not as described, it would be computed twice, and written.)

@@ -243,6 +243,17 @@ def test_assignment_and_new_arrays():
         return tnp.abs(tnp.linalg.det(m)) ** 2
 
     assert tg.grad(f)(2.0) == tg.jit(tg.grad(f))(2.0) == tg.jvp(f, (2.0,), (1.0,))[1] == pytest.approx(32.0)
+    at = np.array([1.0 + 2j, -0.5j])
+    for make in (np.zeros_like, np.ones_like, np.empty_like, lambda z: np.full_like(z, 3j)):
+
+        def g(z, make=make):
+            y = make(z)
+            y[0], y[1] = z[1] * 2.0, 1j
+            return np.sum(np.abs(y) ** 2)
+
+        for derivative in (tg.grad(g), tg.jit(tg.grad(g))):
+            np.testing.assert_allclose(derivative(at), [0.0, 8.0 * at[1]])
+    assert np.ones_like(tg.tensor(at), float).tolist() == [1.0, 1.0]
     z = tg.tensor(np.array([1j, 2.0]), requires_grad=True) * 1.0
     z[0] = 3.0
     z.imag[1] = 1.0

@@ -22,7 +22,12 @@ def cells(x):
     return np.sum(x[k % 3] * np.round(x[:2]).astype(int) + np.sign(x[0]).astype("int32"))
 
 
-@pytest.mark.parametrize("function", [interpolated, cells])
+def by_int(x):
+    i, k = int(np.floor(x[0])) % 3, int(2.0 * np.round(x[1]) + x[2] // 0.5) % 3
+    return np.sum(x[i] * x[k] ** 2) + sum(x[n] ** 3 for n in range(int(np.abs(np.sign(x[2])) + 1)))
+
+
+@pytest.mark.parametrize("function", [interpolated, cells, by_int])
 def test_positions_of_numbers_in_every_mode(function):
     assert tg.check(function, X, order=2).passed
     g = tg.jit(tg.grad(function))
@@ -47,6 +52,13 @@ def test_what_is_no_step_is_refused(call):
     for run in (lambda: call(leaf(X)), lambda: tg.grad(lambda x: np.sum(call(x) * x))(X), lambda: tg.jit(tg.grad(lambda x: np.sum(call(x) * x)))(X)):
         with pytest.raises(DtypeError, match=r"np.floor\(x\)"):
             run()
+
+
+def test_an_int_of_what_is_no_step_is_refused():
+    for call in (int, lambda t: int(np.floor(t) + t), lambda t: int(t * 2.0)):
+        for derivative in (tg.grad, tg.derivative, lambda f: tg.jit(tg.grad(f))):
+            with pytest.raises(LeaveTapeError, match=r"write int\(np.floor\(t\)\)"):
+                derivative(lambda t, call=call: t * call(t))(1.5)
 
 
 def test_many_paths_to_one_number():

@@ -183,7 +183,7 @@ def chosen(condition, x, y):
     """`where` by the native short way; None where it has to be the general one."""
     if condition.__class__ is registry.Tensor and condition._t is None:
         condition = condition._v
-    values = [b._v if b.__class__ is registry.Tensor else b for b in (x, y)]
+    values = [b._v if b.__class__ is registry.Tensor else float(b) if b.__class__ is int and abs(b) <= 2**53 else b for b in (x, y)]
     arrays = [v for v in values if v.__class__ is np.ndarray and v.dtype.char == "d"]
     if sum([v.__class__ is float for v in values]) + len(arrays) < 2:
         return None

@@ -179,6 +179,8 @@ class BodyTrace(Trace):
         self._inner, self.places = {}, []
         #: Constants that the body changes in place, as they were: weak references, values and copies of these, descriptions and keys.
         self._constants = []
+        state = thread_state()
+        self._around = [state.anonymous, *(tape.store for tape in state.tapes if tape.store is not store)]
 
     def captured_slot(self, operand):
         if operand.__class__ is Dual:
@@ -190,8 +192,11 @@ class BodyTrace(Trace):
         return self.here(operand)._i
 
     def is_outside(self, operand):
-        """Whether an operand is a dual number of a derivative around the loop."""
-        return operand.__class__ is Dual and operand._level <= self.level
+        """Whether an operand is a dual number of a derivative around the loop, of which nothing was computed here."""
+        if operand.__class__ is not Dual or operand._level > self.level:
+            return False
+        store = getattr(below(operand), "_t", None)
+        return store is None or any([store is other for other in self._around])
 
     def meets(self, operands):
         """Whether dual numbers from outside meet what the body has computed."""

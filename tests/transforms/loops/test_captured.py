@@ -367,3 +367,17 @@ def test_in_forward_mode_a_body_that_writes_to_dual_numbers_from_outside_is_the_
     with pytest.raises(tg.errors.ModifiedInPlaceError, match="'y'"):
         tg.jvp(f, (0.5,), (1.0,))
     np.testing.assert_allclose(tg.jvp(f, (2.0,), (1.0,))[1], 2.0 * len(XS), rtol=1e-13)
+
+
+@pytest.mark.parametrize("inner", [
+    lambda t, y, x: tg.grad(lambda z: np.sin(z * t * x) * y)(t * 0.5), lambda t, y, x: tg.jvp(lambda z: np.sin(z * t * x) * y, (t * 0.5,), (t,))[1],
+    lambda t, y, x: np.sum(tg.hessian(lambda z: np.sum(np.sin(z * t * x) * y))(np.ones(2) * t)), lambda t, y, x: abs(np.sqrt(t + 1j * x) * y),
+    lambda t, y, x: tg.checkpoint(lambda z: np.sin(z * t))(y) + x, lambda t, y, x: tg.cond(x > t, lambda: y * t, lambda: t),
+])  # fmt: skip
+def test_in_forward_mode_bodies_take_derivatives_of_and_by_what_they_capture(inner):
+    def f(t):
+        return tg.scan(lambda y, x: (0.5 * y + inner(t, y, x), t), 0.3, XS)[0]
+
+    for derivative in (lambda f: lambda t: tg.jvp(f, (t,), (1.0,))[1], tg.jacfwd):
+        assert derivative(f)(0.7) == pytest.approx(tg.grad(f)(0.7), rel=1e-12)
+        assert derivative(derivative(f))(0.7) == pytest.approx(tg.grad(derivative(f))(0.7), rel=1e-10)
