@@ -16,6 +16,7 @@ from numba.extending import is_jitted
 
 from ..codegen import numba_inside
 from ..codegen.code import kept
+from ..codegen.numba_inside import refresh
 from ..common.errors import UnsupportedInNumbaError
 from ..common.memory import without_collection
 from ..common.uninterrupted import cached_property, uninterrupted
@@ -180,4 +181,4 @@ def define_names():
     """Let LLVM know the functions that compiled code may call."""
     with uninterrupted:
         from . import scalars  # noqa: F401
-    numba_inside.refresh()
+    refresh()

@@ -82,7 +82,7 @@ def test_all_that_it_takes_from_numba_is_used():
     for path in PACKAGE.rglob("*.py"):
         froms = [node for node in nodes_of(path) if isinstance(node, ast.ImportFrom) and (node.module or "").endswith("numba_inside")]
         used |= {a.name for node in froms for a in node.names}
-        used |= {node.attr for node in nodes_of(path) if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "inside()"}
+        used |= {node.attr for node in nodes_of(path) if isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("inside()", "numba_inside")}
     assert taken - used == set()
 
 
