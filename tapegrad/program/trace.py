@@ -136,7 +136,7 @@ class Trace:
 
     #: 0; of the body of a loop, how many bodies it is inside of, and 1: what it finds outside becomes an argument of its tape.
     depth = 0
-    #: Whether it is for one call: what a body of a loop changes besides its carry is right then.
+    #: Whether it is for one call: loops raise what `np.errstate` says then.
     once = False
     #: Whether it is finished: values of its tensors are those of that call.
     done = False

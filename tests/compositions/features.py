@@ -110,9 +110,9 @@ def python_loop(body):
 
 
 def counting(body, c):
-    """What each turn of a body changes besides its carry, made before the loop and used in it: where nothing is recorded for later calls."""
+    """What each turn of a body changes besides its carry, made before the loop and used in it."""
     program = body.program
-    if program.jit is not None or "sum_over" in program.stack or body.rng.random() < 0.8:
+    if "sum_over" in program.stack or body.rng.random() < 0.8:
         return [], []
     n = body.fresh("n")
     return [f"{n} = [1.0]"], [["plain", f"{n}[0] *= -0.8", f"{c} = {c} + 0.2 * {n}[0]"]]

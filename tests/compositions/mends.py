@@ -72,8 +72,6 @@ MENDS = {
         ("transforms/loops/running.py", "(loop.rows,)) if self.results.leaves else", "(loop.rows,)) if self.results.size else")),
     "what a body changes besides its carry": Mend(r"\[0\] \*= -0\.8",
         ("transforms/loops/body.py", "if not state.changed():\n                return", "if True:\n                return")),
-    "what a body changes, in recordings of one call": Mend(ALL(r"\[0\] \*= -0\.8", "linearize|sparse"),
-        ("transforms/loops/body.py", "and not trace.once for", "for")),
     "counts of integers": Mend("count_nonzero",
         ("program/values.py", 'self.converted(operand, "?") if function is np.count_nonzero else operand', "operand")),
     "integers that are written in place": Mend(r"np\.add(\.at)?\(q",
