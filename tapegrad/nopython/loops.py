@@ -504,7 +504,7 @@ _of_matrix(
 )
 
 
-# ---- determinants: by cofactors, which a singular matrix has, too (`rules.cofactors` has the formulas) --------
+# ---- determinants: by cofactors, which a singular matrix has, too (`rules.linalg` has the formulas) --------
 @register_jitable
 def _others(s, i, j):
     """The product of all values except two."""
