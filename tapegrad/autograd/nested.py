@@ -12,6 +12,7 @@ by one, as the derivative is linear in them.
 """
 
 import copy
+from itertools import takewhile
 
 import numpy as np
 
@@ -341,7 +342,9 @@ class TensorWalk:
         ops = records["op"]
         computed = records[(ops != SCALAR_LEAF) & (ops != ARRAY_LEAF) & (ops != TRACED)]
         continued = records[ops == CONTINUES].view(np.int64).reshape(-1, 4)[:, 2:]
-        entries = [store.trace.entries[slot].operands for slot in (np.flatnonzero(ops == TRACED) + start).tolist()]
+        # (Records of a rule that could not be recorded have none.)
+        met = () if store.trace is None else takewhile(lambda pair: pair[0] >= start, reversed(store.trace.entries.items()))
+        entries = [entry.operands for _, entry in met]
         operands = np.concatenate([computed["a"], computed["b"], continued.ravel(), *entries])
         return not ((ops >= CLEARED).any() or ((operands > 0) & (operands < start)).any())
 
