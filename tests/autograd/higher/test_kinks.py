@@ -60,7 +60,7 @@ def number(g):
 #: Rows that have kinks among the points, or (with a reason) no value of a second derivative there.
 KINKS = {
     "absolute": [(0.0,)], "hypot": [(0.0, 0.0)], "i0e": [(0.0,)], "arctan2": [(0.0, 0.0)], "divide": [(0.0, 0.0)],
-    "kl_div": [(0.0, 0.0)], "lgamma": [(-1.0,)], "gamma": [(-1.0,)], "rgamma": [(0.0,), (-1.0,)],
+    "complex_scaled_real": [(0.0, 0.0)], "complex_sqrt_real": [(0.0, 0.0)], "complex_sqrt_imag": [(0.0, 0.0)], "kl_div": [(0.0, 0.0)], "lgamma": [(-1.0,)], "gamma": [(-1.0,)], "rgamma": [(0.0,), (-1.0,)],
 }  # fmt: skip
 #: Discontinuous or constant, or ties; without a second derivative in a parameter; and beta, whose trigamma has no value at negative numbers.
 LEFT_OUT = set(
