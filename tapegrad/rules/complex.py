@@ -313,7 +313,8 @@ def _root_on_floats(x, y):
 
 
 def _root(x, y):
-    larger = L.sqrt((L.hypot(x, y) + L.abs(x)) * 0.5)
+    # (Not the absolute value, whose kink the root does not have.)
+    larger = L.sqrt((L.hypot(x, y) + select(x >= 0.0, x, -x)) * 0.5)
     return larger, y / (2.0 * select(L.eq(larger, 0.0), 1.0, larger))
 
 
