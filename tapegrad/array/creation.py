@@ -16,8 +16,8 @@ from ..tape.places import called
 from ..tape.watch import expose
 from .complex import ComplexTensor, made
 from .differentiable import Differentiable, refused
+from .functions import broadcast_to
 from .functions.arguments import named
-from .functions.shapes import broadcast_to
 from .record import normalise
 from .tensor import Tensor, rebuilt, tensor
 from .typing import TensorLike

@@ -28,13 +28,10 @@ from ..tape.store import thread_state
 from .assigning import check_distinct, has_alone, has_tangent_alone, write
 from .differentiable import Differentiable
 from .dual import Dual, made
-from .functions import frozen, moved_by, positions_of
-from .functions.elementwise import where
-from .functions.shapes import broadcast_to, concatenate, reshape
+from .functions import broadcast_to, concatenate, frozen, moved_by, positions_of, ravel, reshape, where
 from .operators import argument_changed, assign_elements, is_argument
 from .record import apply, as_operand, computed, current_body, guard_on, normalise, plain, record_aux, recorded, tracked
 from .tensor import Tensor
-from .trees import ravel
 from .views import note_view, root_of, steps_of, window_of
 
 

@@ -22,7 +22,7 @@ from ..common.registry import registry
 from ..common.tree import array_of, is_table
 from .complex import OFFERED, ComplexTensor, split
 from .differentiable import Differentiable
-from .functions.shapes import stack
+from .functions import stack
 from .record import guard_on
 from .typing import DTypeLike
 

@@ -29,9 +29,7 @@ from .assigning import assign_value, before_change, check_distinct, note_change,
 from .complex import UFUNCS, ComplexTensor, conjugate
 from .differentiable import Differentiable, not_in_pandas
 from .dual import at_once
-from .functions.elementwise import astype
-from .functions.gathers import sparse_product
-from .functions.shapes import reshape
+from .functions import astype, reshape, sparse_product
 from .record import apply, as_operand, normalise, plain, record_nondiff, recorded, tracked
 from .tensor import Parameter, Tensor
 from .views import root_of, source_of, steps_of, views_of

@@ -9,7 +9,7 @@ import copy
 
 import numpy as np
 
-from ..array.functions.elementwise import gammaln, log1p, sqrt, where, xlog1py, xlogy
+from ..array.functions import gammaln, log1p, sqrt, where, xlog1py, xlogy
 from ..array.trees import joined
 from ..common.errors import OptimizationError, ShapeError, StructureError
 from ..common.tree import flatten

@@ -9,9 +9,7 @@ import re
 
 import numpy as np
 
-from ..array.functions import exp
-from ..array.functions.elementwise import expit, log_expit, where
-from ..array.functions.shapes import concatenate
+from ..array.functions import concatenate, exp, expit, log_expit, where
 from ..common.errors import OptimizationError, StructureError
 from ..optimize.layout import Layout, as_bounds
 

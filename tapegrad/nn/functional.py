@@ -8,8 +8,7 @@ from typing import Literal
 import numpy as np
 
 from ..array.differentiable import Differentiable
-from ..array.functions import lift, log_softmax, logsumexp, softmax
-from ..array.functions.elementwise import relu, sigmoid, softplus, tanh
+from ..array.functions import lift, log_softmax, logsumexp, relu, sigmoid, softmax, softplus, tanh
 from ..array.record import apply, record_aux
 from ..array.tensor import Tensor
 from ..array.typing import TensorLike

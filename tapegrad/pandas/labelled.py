@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ..array.differentiable import Differentiable
-from ..array.functions.elementwise import where
+from ..array.functions import where
 from ..array.objects import TENSORS, any_nan, joined, operand, stacked
 from ..array.record import guard_on
 from ..array.whole import IntTensor

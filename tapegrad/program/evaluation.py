@@ -19,8 +19,7 @@ import numpy as np
 
 from ..array.differentiable import Differentiable, below, value_below
 from ..array.dual import level_of, made, running
-from ..array.functions import frozen
-from ..array.functions.shapes import concatenate, reshape
+from ..array.functions import concatenate, frozen, reshape
 from ..array.record import apply, normalise
 from ..autograd.nested import TensorWalk, ones_of, split
 from ..autograd.recording import check_number, check_result

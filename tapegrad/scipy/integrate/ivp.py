@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...array.functions.shapes import stack
+from ...array.functions import stack
 from ...array.record import guard_on
 from ...autograd.custom import stop_gradient
 from ...common.errors import ConvergenceError, UnsupportedFunctionError

@@ -17,7 +17,7 @@ from copy import copy
 
 import numpy as np
 
-from ...array.functions.shapes import stack
+from ...array.functions import stack
 from ...autograd.custom import stop_gradient
 from ...transforms.loops.api import cond
 from .stepping import LEAST, MOST, SAFETY, StepMethod, flag, norm

@@ -20,7 +20,7 @@ import numpy as np
 
 from ...array.differentiable import Differentiable, below, clarified
 from ...array.dual import Dual, running
-from ...array.functions.shapes import concatenate, reshape, stack
+from ...array.functions import concatenate, reshape, stack
 from ...array.record import record_nondiff, store_of, tracked
 from ...array.views import root_of, views_of
 from ...autograd.tape import Tape
