@@ -51,7 +51,7 @@ def find(code, operands=None, lines=LINES):
     Returns
     -------
     RolledStructure
-        Its `nodes` are the rolled program.
+        Its `nodes` are the rolled program, `str` of it shows it.
 
     Raises
     ------
@@ -60,9 +60,12 @@ def find(code, operands=None, lines=LINES):
 
     Examples
     --------
-    >>> line, loop = find([9] + [1, 2, 3] * 100).nodes
-    >>> loop.extent, [line.members[:3].tolist() for line in loop.body]
-    (100, [[1, 4, 7], [2, 5, 8], [3, 6, 9]])
+    >>> print(find([9] + [1, 2, 3] * 100))
+    0
+    repeat 100:
+        1, 4, 7, ..., 298
+        2, 5, 8, ..., 299
+        3, 6, 9, ..., 300
     """
     code = np.ascontiguousarray(code, np.int64)
     if operands is None:

@@ -93,6 +93,26 @@ class RolledStructure:
                 nodes.append(Repeat(extent, body))
         return nodes
 
+    def __str__(self):
+        text = []
+
+        def show(nodes, indent):
+            for node in nodes:
+                if isinstance(node, Line):
+                    text.append(indent + _shortly(node.members))
+                else:
+                    extent = node.extent if isinstance(node.extent, int) else f"[{_shortly(node.extent)}]"
+                    text.append(f"{indent}repeat {extent}:")
+                    show(node.body, indent + "    ")
+
+        show(self.nodes, "")
+        return "\n".join(text)
+
+
+def _shortly(numbers):
+    numbers = [str(number) for number in (numbers if len(numbers) < 6 else [*numbers[:3], "...", numbers[-1]])]
+    return ", ".join(numbers)
+
 
 def iterations(firsts, counts, step=1):
     """Numbers of the iterations of executions that begin with `firsts`, in order; a `step` apart."""
