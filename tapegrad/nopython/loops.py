@@ -139,6 +139,8 @@ def _norm(x, ord):
         size = np.linalg.norm(x)
     elif math.isinf(ord):
         size = np.max(np.abs(x)) if ord > 0 else np.min(np.abs(x))
+    elif ord == 0:
+        size = np.sum(np.where(x == 0.0, 0.0, 1.0))
     else:
         size = np.sum(np.abs(x) ** ord) ** (1.0 / ord)
     return size
@@ -188,19 +190,7 @@ def _convolve(a, v):
     return out
 
 
-@loop(np.correlate, 1, 1)
-def _correlate(a, v):
-    if a.size == 0 or v.size == 0:
-        raise ValueError("an operand of np.correlate is empty")
-    shorter = min(a.size, v.size)
-    out = zeros_for(max(a.size, v.size) - shorter + 1, a, v)
-    for k in range(out.size):
-        for j in range(shorter):
-            if a.size >= v.size:
-                out[k] += a[k + j] * v[j]
-            else:
-                out[out.size - 1 - k] += a[j] * v[k + j]
-    return out
+loop(np.correlate, 1, 1)(lambda a, v: np.convolve(a, v[::-1])[min(a.size, v.size) - 1 : max(a.size, v.size)])
 
 
 @loop(np.cross, 1, 1)

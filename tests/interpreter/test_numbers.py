@@ -22,7 +22,7 @@ from tapegrad.array import record
 from tapegrad.array.record import apply
 from tapegrad.interpreter.fields import Fields, numbers, place
 from tapegrad.tape.layout import FIRST_ARRAY
-from tapegrad.tape.store import WORDS, TapeStore, thread_state
+from tapegrad.tape.store import TapeStore, thread_state
 from tests.counting import calls_of
 from tests.rules.checker import leaf
 
@@ -545,62 +545,3 @@ def test_a_recorded_operation_takes_at_most_48_bytes():
         for _ in range(200_000):
             y = y * 0.999
     assert tape.memory()["total"] <= 48 * len(tape) + 4096
-
-
-class _Late:
-    """Takes memory when it ends, where it gets what was given back last."""
-
-    def __init__(self, taken):
-        self.taken = taken
-
-    def __del__(self):
-        self.taken.extend(bytes(size - bytes.__basicsize__) for size in (TapeStore.__basicsize__, 8 * len(WORDS)) for _ in range(200))
-
-
-def test_a_store_in_a_circle_has_its_words_as_long_as_tensors_are_linked_in_them():
-    taken, stores = [], []
-
-    def circle():
-        with tg.Tape():
-            y = leaf(1.0) * 2.0
-            stores.append(weakref.ref(y._t))
-            held = []
-            # (What is in an array is hidden from the collector, and ends while that takes the circle apart: after the store, before the tensors.)
-            held += [held, [y * float(k) for k in range(8)], np.array([_Late(taken)], object)]
-
-    gc.disable()
-    try:
-        for _ in range(50):
-            circle()
-        gc.collect()
-    finally:
-        gc.enable()
-    assert taken and not any(store() for store in stores) and not any(map(any, taken))
-
-
-def test_what_a_finalizer_saves_from_a_circle_goes_on():
-    saved = []
-
-    class Saves:
-        def __init__(self, tensor):
-            self.tensor = tensor
-
-        def __del__(self):
-            saved.append(self.tensor * 3.0)
-            saved.append(self.tensor)
-
-    def circle():
-        with tg.Tape():
-            y = leaf(1.5) * 2.0
-            saves = Saves(y)
-            y.register_hook(lambda g: saves and None)
-
-    circle()
-    gc.collect()
-    product, y = saved
-    assert (product.item(), y.item()) == (9.0, 3.0)
-    assert (y * product).item() == 27.0
-    seen = []
-    y.register_hook(seen.append)
-    (y * product).backward()
-    assert [g.item() for g in seen] == [18.0]
