@@ -86,18 +86,7 @@ class Recorded(RuleArray):
         return self.a if isinstance(self.a, Differentiable) else normalise(self.a)
 
     def _call(self, name, operands, attrs=(), integer=0, compute=None):
-        row, arrays, value = BY_NAME[name], [x.a for x in operands], None
-        for a in arrays:
-            if isinstance(a, Differentiable):
-                break
-        else:
-            return Recorded(row.value(*arrays, **row.keywords(attrs, integer)) if compute is None else compute(*arrays), self.lanes)
-        if compute is None and row.dynamic:
-            compute = partial(row.value, **row.keywords(attrs, integer))
-        if compute is not None:
-            value = normalise(compute(*(np.asarray(_value(a)) for a in arrays)))
-        result = apply(row, arrays, attrs, value, integer)
-        return Recorded(note_view(arrays[0], result) if row.effect == "view" else result, self.lanes)
+        return Recorded(called(BY_NAME[name], [x.a for x in operands], attrs, integer, compute), self.lanes)
 
     def _apply(self, name, *args):
         lanes = lanes_of(args)
@@ -119,7 +108,7 @@ class Recorded(RuleArray):
         return self if self.lanes == lanes else Recorded(self.a, lanes)
 
     def _positions(self, index, count):
-        positions = _undifferentiated(index.a).reshape(-1)
+        positions = undifferentiated(index.a).reshape(-1)
         if self.lanes is not None:
             return Recorded(record_aux(_in_lanes(self.lanes, count), positions))
         # The positions of nothing may not have been kept.
@@ -145,10 +134,26 @@ def _value(x):
     return x._v if isinstance(x, Differentiable) else x
 
 
-def _undifferentiated(x):
+def undifferentiated(x):
     """The operand where no derivative passes: a value, or the live tensor of a functional recording."""
     x = below(x)
     return x if trace_of((x,)) is not None else _value(x)
+
+
+def called(row, arrays, attrs=(), integer=0, compute=None):
+    """A structural row of arrays, tensors or dual numbers; `compute` as of `RuleArray._call`."""
+    for a in arrays:
+        if isinstance(a, Differentiable):
+            break
+    else:
+        return row.value(*arrays, **row.keywords(attrs, integer)) if compute is None else compute(*arrays)
+    value = None
+    if compute is None and row.dynamic:
+        compute = partial(row.value, **row.keywords(attrs, integer))
+    if compute is not None:
+        value = normalise(compute(*(np.asarray(_value(a)) for a in arrays)))
+    result = apply(row, arrays, attrs, value, integer)
+    return note_view(arrays[0], result) if row.effect == "view" else result
 
 
 def elementwise(name, values):
@@ -159,13 +164,13 @@ def elementwise(name, values):
     else:
         return _of_constants(value_function(name), values)
     if name in LOGICAL:
-        return record_aux(value_function(name), *map(_undifferentiated, values))
+        return record_aux(value_function(name), *map(undifferentiated, values))
     row = row_of(name)
     for k in row.refused if name in L.COMPILED else ():
         if isinstance(values[k], Differentiable) and (values[k].__class__ is registry.Dual or trace_of((values[k],)) is None):
             row.refuse(k)
     if name == "select":
-        values = [_undifferentiated(values[0]), *values[1:]]
+        values = [undifferentiated(values[0]), *values[1:]]
     return of_row(row, values)
 
 

@@ -135,6 +135,8 @@ def elements_at(meta, parts, adjoint, lanes=None):
     It is added all at once when a walk arrives at the array: a loop over n elements takes n instructions, not n additions of n elements.
     """
     positions, parts = zip(*parts)
+    if len(parts) == 1:
+        return accumulated(adjoint, Recorded(parts[0], lanes).place(meta.shape, (), positions[0]), meta, lanes)
     elements = Recorded(np.stack(parts if lanes is None else [np.broadcast_to(part, (lanes,)) for part in parts], axis=-1), lanes)
     return accumulated(adjoint, elements.scatter(Recorded(np.array(positions)), meta.shape), meta, lanes)
 

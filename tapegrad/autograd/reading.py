@@ -215,7 +215,7 @@ class Region:
             t._m = meta or meta_of(value)
         return t
 
-    def _number(self, slot):
+    def number(self, slot):
         """A tensor at a slot that holds a number."""
         return self.tensor(slot, self.store.trace.numbers[slot] if slot in self._entries else None)
 
@@ -230,11 +230,11 @@ class Region:
 
     def _read_scalar(self, slot, instruction):
         row, constant = instruction.row, instruction.constant
-        operands = [self._number(o) if o else constant for o in instruction.operands]
+        operands = [self.number(o) if o else constant for o in instruction.operands]
         for k in row.constants:
             operands.insert(k, constant if row.arity == 2 else bool(constant))
         slots = [(k, o) for k, o in zip(row.slots(row.arity), instruction.operands) if o]
-        return Read(row, operands, self._number(slot), (), 0, slots, (SCALAR,) * len(operands), SCALAR)
+        return Read(row, operands, self.number(slot), (), 0, slots, (SCALAR,) * len(operands), SCALAR)
 
     def _read_array(self, slot, instruction):
         signature, integer = instruction.signature, instruction.integer
@@ -248,9 +248,9 @@ class Region:
                 operands[k] = self.tensor(of[k], saved, signature.metas[k]) if of.get(k) else saved
         for k, o in of.items():
             if o and operands[k] is None and signature.metas[k] is SCALAR:
-                operands[k] = self._number(o)
+                operands[k] = self.number(o)
         if result is None and signature.out is SCALAR:
-            result = self._number(slot)
+            result = self.number(slot)
         slots = [(k, o) for k, o in of.items() if o]
         return Read(instruction.row, operands, result, signature.attrs, integer, slots, signature.metas, signature.out)
 

@@ -92,6 +92,8 @@ class Signature:
         self.pending = bool(self.kernels)
         self.constants = planner.constants
         self.saved_bytes = sum((metas[k] if k >= 0 else out).nbytes for k in self.saves)
+        #: What nested derivatives have made of the rule (`kernel.behind`).
+        self.derived = {}
         self.charge, self.lasting = self.saved_bytes + OBJECT_BYTES, lasts(row, attrs)
         #: Computes the result of operands alone; None if each instruction has an attribute of its own, or if an error is to be told of.
         self.value = None if row.dynamic or row.raises else partial(row.value, **dict(attrs)) if attrs else row.value

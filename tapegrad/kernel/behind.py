@@ -1,23 +1,22 @@
 """The adjoint of a tape, or a tangent, written on the same tape: what a derivative inside of another one costs.
 
 `autograd.passes` and `autograd.adjoint` run the rules of rows on tensors.  Here runs of scalar instructions are passed by compiled code, which writes the same
-instructions from templates (`kernel.templates`), with their values.  In between, element-wise instructions on arrays of
-one shape are passed by the same templates, a line at a time; of all other array instructions the rules are run on tensors.  Nothing is
-remembered of a tape: templates belong to rows.
+instructions from templates (`kernel.templates`), with their values.  In between, an instruction on float64 arrays is passed by the calls
+of rows that its rule comes to (`_Lines`); of all others the rules are run on tensors.  Nothing is
+remembered of a tape: templates belong to rows, these calls to signatures.
 """
 
 import itertools
 import struct
 import threading
 from bisect import bisect_right
-from functools import cache
 
 import numpy as np
 
-from ..array.record import plain, tracked
-from ..array.recorded import of_row
+from ..array.record import plain, record_aux, tracked
+from ..array.recorded import Recorded, called, of_row, undifferentiated
 from ..array.tensor import Tensor
-from ..autograd.adjoint import FEW, accumulated, contributions, elements_at, naming, passed, passing
+from ..autograd.adjoint import FEW, accumulated, contributions, elements_at, passed, passing
 from ..autograd.backward import Pass, own_copy
 from ..autograd.passes import values_of
 from ..autograd.reading import Region
@@ -27,21 +26,27 @@ from ..common.uninterrupted import remade
 from ..interpreter.fields import place
 from ..interpreter.native import refuse_unknown, table_address
 from ..interpreter.program import UNKNOWN
+from ..interpreter.rule_array import Scattered, Windowed
 from ..interpreter.signature import Signature
 from ..program.numbering import spread
+from ..program.trace import Constants
 from ..rules import BY_NAME, by_opcode
 from ..rules import lang as L
-from ..tape.layout import ARRAY_RECORD, FIRST_ARRAY, SCALAR, SCALAR_LEAF
+from ..rules.table import Row, described
+from ..tape.layout import ARRAY_RECORD, FIRST_ARRAY, SCALAR, SCALAR_LEAF, laid_out, meta_of
 from ..tape.places import caller_frame
 from . import templates as S
 from .reasons import NotLowered
-from .templates import FIRST, TemplateColumns, V, W, X, Z, evaluate, template
+from .templates import TemplateColumns, evaluate, template
+from .terms import Term
 
 _ARITHMETIC = np.array([BY_NAME[name].opcode for name in ("add", "subtract", "multiply", "negative", "absolute_product", "divide")])
 _ARITHMETIC_AT = data_address(_ARITHMETIC)
 _ADD, _SUBTRACT, _NEGATIVE = BY_NAME["add"], BY_NAME["subtract"], BY_NAME["negative"]
 _MULTIPLY = BY_NAME["multiply"].opcode
 _SELECT = BY_NAME["select"]
+#: What is added to an adjoint as `accumulated` knows it.
+_PARTS = Recorded, Windowed, Scattered
 #: With more leaves than that the store is left to a pass, which looks only at those that it meets.
 LEAVES = 1024
 #: So many constants of instructions are remembered, with what their templates compute of them.
@@ -125,19 +130,138 @@ class _Templates:
         return self.known[made]
 
 
-@cache
-def _on_arrays(row, pattern, forward):
-    """The template of an element-wise row: lines, each a row and its operands; contributions; and what they read, `FIRST` too if there is no template."""
-    try:
-        made = template(row, pattern, (), forward, True)
-    except NotLowered:
-        return (), (), {FIRST}
-    lines = [(by_opcode(opcode), *line) for opcode, *line in made.instructions]
-    read = {k for row, *sides, _ in lines for k in sides[: row.arity]} | {value for _, value, _ in made.contributions}
-    read = {k for k in read if 0 < k < FIRST} | {FIRST for row, *_ in lines if row.arity > 2 or row.constants}
-    return lines, made.contributions, read
+class _Lines:
+    """What the rule of a signature does, as calls of rows: a writer for its terms (`kernel.terms`).  Made once, and called again on what is there.
+
+    A reference is the number of a value: operands from 1 on, the result, then seeds (the adjoint, or tangents), then what each call gives; those
+    below 0 are constants.
+
+    Parameters
+    ----------
+    signature : Signature
+    wanted : tuple of int
+        The operands whose adjoints are asked for, or that have tangents.
+    forward : bool
+    integer : int
+        The dynamic attribute.
+
+    Attributes
+    ----------
+    calls : list of tuple
+        Number, row, or function without derivative, references, attributes, the integer attribute.
+    parts : list of (int, int, object)
+        What is added: to which operand (of a tangent: -1), reference, and where it is a part of that, a `Windowed` or `Scattered`.
+    read : set of int
+        References to operands and result that are read.
+    """
+
+    again = absolute = True
+
+    def __init__(self, signature, wanted, forward, integer):
+        row, metas, out = signature.row, signature.metas, signature.out
+        self.values, self.placed, self.calls, self.parts, self.known = Constants(), {}, [], [], {}
+        self.metas = [None, *metas, out]
+        if row.primitive is not None or any(m.char != "d" for k, m in enumerate((*metas, out)) if k not in row.constants):
+            raise NotLowered("Python, or another dtype")
+        attrs = row.keywords(signature.attrs, integer)
+        operands, slots = [self._leaf(k, m) for k, m in enumerate(metas, 1)], signature.slots
+        result = self._leaf(len(metas) + 1, out)
+        if forward:
+            tangent = row.tangent([self._seed(metas[k]) if k in wanted else None for k in slots], operands, result, attrs)
+            if tangent is not None:
+                self._add(-1, tangent.as_tangent(out))
+        else:
+            for k, several in zip(slots, row.contributions(self._seed(out), operands, result, wanted, attrs)):
+                for part in several if isinstance(several, tuple) else (several,):
+                    if k in wanted and part is not None:
+                        self._add(k, part if isinstance(part, (Windowed, Scattered)) else part.as_adjoint(metas[k]))
+        read = {k for _, k, _ in self.parts} | {part.index.slot for *_, part in self.parts if isinstance(part, Scattered)}
+        for number, _, references, _, _ in self.calls[::-1]:
+            read |= {*references} if number in read else set()
+        self.calls = [call for call in self.calls if call[0] in read]
+        self.read = {k for k in read if 0 < k <= len(metas) + 1}
+
+    def _leaf(self, number, meta):
+        return Term(self, number, meta.shape, meta.char)
+
+    def _seed(self, meta):
+        self.metas.append(meta)
+        return self._leaf(len(self.metas) - 1, meta)
+
+    def _add(self, operand, part):
+        whole = isinstance(part, Term)
+        self.parts.append((operand, (part if whole else part.source).reference(), None if whole else part))
+
+    # -- what a writer does for terms ---------------------------------------------
+    def meta(self, reference):
+        return meta_of(self.values[-1 - reference]) if reference < 0 else self.metas[reference]
+
+    def fixed(self, number):
+        return self.values.add(number)
+
+    def scalar(self, row, left, right=0, constant=0.0):
+        return self._call(row, tuple([k or self.values.add(constant) for k in (left, right)[: row.arity]]), (), 0, SCALAR)
+
+    def entry(self, row, operands, attrs=(), integer=0, result=None):
+        if row.raises:
+            raise NotLowered(f"{row.name} raises")
+        return self._call(row, operands, attrs, integer, laid_out(*(result or described(row, attrs, tuple(map(self.meta, operands)), integer))))
+
+    def host(self, function, operands, shape, char):
+        return self._call(function, operands, (), 0, laid_out(shape, char))
+
+    def _call(self, *call):
+        number = self.known.get(call)
+        if number is None:
+            number = self.known[call] = len(self.metas)
+            self.calls.append((number, *call[:4]))
+            self.metas.append(call[4])
+        return number
+
+    # -- called -------------------------------------------------------------------
+    def __call__(self, values, of):
+        """Call the rows on operands, result and seeds.
+
+        Returns triples: what is added to (a slot, `of` the operand), a description of that, and a value or a part.
+        """
+        # The constants come last, from the end on.
+        values += [None] * (len(self.metas) - len(values)) + self.values[::-1]
+        for number, row, references, attrs, integer in self.calls:
+            operands = []
+            for k in references:
+                operands.append(values[k])
+            if row.__class__ is not Row:
+                values[number] = record_aux(row, *map(undifferentiated, operands))
+            elif row.elementwise:
+                values[number] = of_row(row, operands)
+            else:
+                values[number] = called(row, [np.asarray(v) if v.__class__ is float else v for v in operands], attrs, integer)
+        parts = []
+        for operand, reference, part in self.parts:
+            value = values[reference]
+            if part.__class__ is Windowed:
+                value = Windowed(Recorded(value), part.shape, part.strides, part.offset)
+            elif part.__class__ is Scattered:
+                value = Scattered(Recorded(value), Recorded(values[part.index.slot]), part.shape)
+            parts.append((of.get(operand), self.metas[operand + 1], value))
+        return parts
 
 
+def _lines(signature, *how):
+    """The `_Lines` of a signature, which keeps them; None if it has none, or others than the `MOST_LINES` that are kept."""
+    known = signature.derived
+    if how not in known:
+        if len(known) == MOST_LINES:
+            return None
+        try:
+            known[how] = _Lines(signature, *how)
+        except NotLowered:
+            known[how] = None
+    return known[how]
+
+
+#: An instruction with so many offsets into an array is passed by its rule.
+MOST_LINES = 64
 #: Of so many slots the memory of a walk is kept.
 KEPT = 1 << 16
 #: The words of a walk that no other has, which are its first.
@@ -352,33 +476,36 @@ class _Walk:
             self._columns()
         return there
 
-    def _by_template(self, slot, *seeds):
-        """Pass an element-wise instruction on arrays of one shape by the template that numbers have; whether that can be.
+    def _by_lines(self, slot, signature, g=None):
+        """What the rule of an instruction on arrays gives, as calls of rows (`_Lines.__call__`); None if it has none, or something was not kept.
 
-        `seeds` are the adjoint of its result, or the tangents of its operands.
+        `g` is the adjoint of its result; the tangents of its operands are there.
         """
-        op, a, b, _, _, position = self.store.read(slot, ARRAY_RECORD)
-        signature, pattern = Signature.of(op), self._reaches(a) | self._reaches(b) << 1
-        if signature is None or not signature.alike or any([pattern >> k & 1 and m is SCALAR for k, m in enumerate(signature.metas)]):
-            return False
-        lines, parts, read = _on_arrays(signature.row, pattern, self.step > 0)
-        values = dict(zip((W, V), seeds))
+        stretch, (_, a, b, _, _, integer) = self.stretch, self.store.read(slot, ARRAY_RECORD)
+        of = dict(zip(signature.slots, (a, b) if len(signature.slots) < 3 else stretch.at(slot).operands))
+        wanted, seeds = [], [] if g is None else [g]
+        for k, o in of.items():
+            if self._reaches(o):
+                wanted.append(k)
+                if g is None:
+                    seeds.append(self._carried(o))
+        lines, metas = _lines(signature, tuple(wanted), self.step > 0, integer if signature.row.dynamic else 0), signature.metas
+        if lines is None:
+            return None
+        values = [None] * (len(metas) + 1)
         for j, k in enumerate(signature.saves):
-            of, saved = slot if k < 0 else (a, b)[k], self.store.objects[position + j]
-            values[Z if k < 0 else X + k] = self.stretch.tensor(of, saved, signature.out if k < 0 else signature.metas[k]) if of else saved
-        if not read <= values.keys():
-            return False
-        with naming(signature.row, self.stretch, slot):
-            for number, (row, left, right, constant) in enumerate(lines, FIRST):
-                sides = values[left] if left else constant, values[right] if right else constant
-                values[number] = of_row(row, sides[: row.arity])
-            for operand, value, sign in parts:
-                o, value = slot if self.step > 0 else (a, b)[operand], values[value]
-                before = self.arrays.get(o)
-                if before is not None:
-                    value = of_row(_ADD if sign > 0 else _SUBTRACT, (before, value))
-                self._set(o, False, value if before is not None or sign > 0 else of_row(_NEGATIVE, (value,)))
-        return True
+            o, saved = of.get(k) if k >= 0 else slot, self.store.objects[integer + j]
+            values[k + 1] = stretch.tensor(o, saved, metas[k] if k >= 0 else signature.out) if o else saved
+        # (That of the result comes first there.)
+        values.append(values[0])
+        for k in lines.read:
+            if values[k] is None:
+                o, meta = (slot, signature.out) if k > len(metas) else (of.get(k - 1), metas[k - 1])
+                if not o or meta is not SCALAR:
+                    return None
+                values[k] = stretch.number(o)
+        values += seeds
+        return lines(values, of)
 
     def _set(self, slot, is_number, value):
         """Let `value` be the adjoint or tangent of a slot; whether it can be."""
@@ -442,11 +569,8 @@ class _Pulled(_Walk):
         if self.stretch is None:
             self.stretch = Region(self.store)
             Pass(self.store, self.roots, self.wanted).check()
-        g = self.arrays.get(slot) if slot not in bottoms and slot not in self.reads else None
-        if g is not None and self._by_template(slot, g):
-            del self.arrays[slot]
-            return True
-        read = self.stretch.read(slot)
+        signature = Signature.of(self.store.read(slot)[0])
+        read = None if signature is not None and signature.row is not _SELECT else self.stretch.read(slot)
         if read is not None and read.row is _SELECT and reference != ELSEWHERE and read.metas[0].size > FEW and slot not in bottoms:
             (_, operand), *_ = read.slots or [(0, 0)]
             if self._reaches(operand):
@@ -459,17 +583,23 @@ class _Pulled(_Walk):
             g = elements_at(meta, [(position, self._value(reference)) for position, reference in parts], g)
         if reference == ELSEWHERE and slot in bottoms:
             self.asked[slot] = g
-        if read is not None:
-            slots = dict(read.slots)
-            wanted = [k for k, o in read.slots if self._reaches(o)]
-            with passing(self.stretch, slot, read):
-                for k, part in contributions(self.stretch, slot, read, g, None, wanted):
-                    o, meta = slots[k], read.metas[k]
-                    if k in wanted:
-                        before = self.adjoints.item(o - low)
-                        before = self.arrays.get(o) if meta is not SCALAR else self._value(before) if before else None
-                        if not self._set(o, meta is SCALAR, accumulated(before, part, meta, None)):
-                            return False
+        if read is None and signature is None:
+            return True
+        with passing(self.stretch, slot, signature or read):
+            parts = None if signature is None else self._by_lines(slot, signature, g)
+            if parts is None:
+                read = read or self.stretch.read(slot)
+                slots, wanted = dict(read.slots), [k for k, o in read.slots if self._reaches(o)]
+                parts = [(slots[k], read.metas[k], part) for k, part in contributions(self.stretch, slot, read, g, None, wanted) if k in wanted]
+            for o, meta, value in parts:
+                before = self.adjoints.item(o - low)
+                before = self.arrays.get(o) if meta is not SCALAR else self._value(before) if before else None
+                if value.__class__ in _PARTS:
+                    value = accumulated(before, value, meta, None)
+                elif before is not None:
+                    value = of_row(_ADD, (before, value))
+                if not self._set(o, meta is SCALAR, value):
+                    return False
         return True
 
 
@@ -496,9 +626,15 @@ class _Pushed(_Walk):
         """Pass an instruction by its rule, on tensors; whether that can be."""
         self.stretch = self.stretch or Region(self.store)
         op, a, b, *_ = self.store.read(slot)
-        seeds = [self._carried(o) for o in (a, b)] if op >= FIRST_ARRAY else ()
-        if any([isinstance(seed, Tensor) for seed in seeds]) and self._by_template(slot, *seeds):
+        signature = Signature.of(op)
+        read = self.stretch.read(slot) if signature is None else None
+        if signature is None and read is None:
             return True
-        read = self.stretch.read(slot)
-        tangent = None if read is None else passed(self.stretch, slot, read, self._carried, None)
-        return tangent is None or self._set(slot, read.out is SCALAR, tangent)
+        with passing(self.stretch, slot, signature or read):
+            # What is no tensor yet, as of the first operations, their rules pass.
+            parts = None if signature is None or not any([isinstance(self._carried(o), Tensor) for o in (a, b)]) else self._by_lines(slot, signature)
+        if parts is None:
+            tangent = passed(self.stretch, slot, read or self.stretch.read(slot), self._carried, None)
+        else:
+            tangent = parts[0][2] if parts else None
+        return tangent is None or self._set(slot, (signature or read).out is SCALAR, tangent)

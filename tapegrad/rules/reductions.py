@@ -31,11 +31,9 @@ from .table import elementwise, structural
 
 
 def spread(g, x, axis, keepdims):
-    """`g`, the adjoint of a reduction of `x`, with the reduced axes put back (extent 1)."""
-    if keepdims or axis is None and g.ndim == 0 and x.ndim == 0:
-        return g
+    """`g`, the adjoint of a reduction of `x`, with the reduced axes put back (extent 1), where it would not broadcast without."""
     axes = axes_of(x, axis)
-    return g.expand_dims(axes) if axes else g
+    return g if keepdims or not g.ndim or not axes else g.expand_dims(axes)
 
 
 def count_of(x, axis):
@@ -380,21 +378,20 @@ elementwise(
 # ---- of matrices ------------------------------------------------------------------------------
 
 
+def _times_vectors(a, x):
+    """Matrices times a vector each."""
+    return a @ x if a.ndim == 2 else (a @ x.expand_dims([x.ndim])).reshape(a.shape[:-1])
+
+
 def _matmul_vjp(g, a, b, z):
     if a.ndim == 1 and b.ndim == 1:
         return L.times(g, b), L.times(g, a)
     if a.ndim == 1:
         # (k) @ (..., k, n) -> (..., n)
-        return (
-            lambda: (b @ g.expand_dims([g.ndim])).reshape((*b.shape[:-2], a.shape[0])),
-            lambda: L.times(g.expand_dims([g.ndim - 1]), a.expand_dims([1])),
-        )
+        return lambda: _times_vectors(b, g), lambda: L.times(g.expand_dims([g.ndim - 1]), a.expand_dims([1]))
     if b.ndim == 1:
         # (..., m, k) @ (k) -> (..., m)
-        return (
-            lambda: L.times(g.expand_dims([g.ndim]), b),
-            lambda: (a.swapaxes(-1, -2) @ g.expand_dims([g.ndim])).reshape((*a.shape[:-2], b.shape[0])),
-        )
+        return lambda: L.times(g.expand_dims([g.ndim]), b), lambda: _times_vectors(a.swapaxes(-1, -2), g)
     return lambda: g @ b.swapaxes(-1, -2), lambda: a.swapaxes(-1, -2) @ g
 
 

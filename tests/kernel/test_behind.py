@@ -12,6 +12,7 @@ from tapegrad.autograd.reading import Region
 from tapegrad.kernel import behind
 from tapegrad.rules import BY_NAME
 from tests.rules.checker import generator
+from tests.rules.examples_of_rows import DIFFERENTIABLE, examples_of
 
 X, V = np.array([0.4, 0.9, 1.3, 0.2, 0.7]), np.array([1.0, -0.5, 0.25, 2.0, 0.1])
 
@@ -177,8 +178,36 @@ def test_element_wise_operations_on_arrays_run_no_rules_either(monkeypatch):
     # Of two times 200 operations: sums, the ends, and the root of what has a constant tangent.
     assert 2 <= len(read) < 50
     np.testing.assert_allclose(found, [(tg.grad(f)(x + 1e-5 * V) - tg.grad(f)(x - 1e-5 * V)) / 2e-5] * 2, rtol=1e-7)
-    monkeypatch.setattr(behind._Walk, "_by_template", lambda self, slot, *seeds: False)
+    monkeypatch.setattr(behind._Walk, "_by_lines", lambda *args: None)
     np.testing.assert_array_equal(found, product_of(f, x, V))
+
+
+def test_structural_rows_have_the_same_second_derivatives_by_calls_of_rows_and_by_rules(monkeypatch):
+    different, passed = [], 0
+    for name in [row.name for row in DIFFERENTIABLE if not row.elementwise and row.primitive is None]:
+        for row, operands, attrs, integer in examples_of(name)[:4]:
+            arrays = [k for k in row.slots(len(operands)) if np.asarray(operands[k]).dtype.char == "d" and np.size(operands[k])]
+            x = np.concatenate([np.ravel(operands[k]) for k in arrays]) if arrays else np.empty(0)
+            if not 0 < x.size < 100 or len(arrays) < len(row.slots(len(operands))):
+                continue
+            ends = np.cumsum([np.size(operands[k]) for k in arrays])
+
+            def f(x):
+                given = list(operands)
+                for k, end in zip(arrays, ends):
+                    given[k] = (x[end - np.size(operands[k]) : end] * 1.0).reshape(np.shape(operands[k]))
+                return np.sum(np.sin(apply(row, given, attrs, None, integer or 0))) + np.sum(x * x)
+
+            v, lines, once = np.linspace(-1.0, 1.0, x.size), [], behind._Lines.__call__
+            with np.errstate(all="ignore"), monkeypatch.context() as patch:
+                patch.setattr(behind._Lines, "__call__", lambda self, *args, lines=lines, once=once: (lines.append(self), once(self, *args))[1])
+                found = product_of(f, x, v)
+                patch.setattr(behind._Walk, "_by_lines", lambda *args: None)
+                expected = product_of(f, x, v)
+            passed += bool(lines)
+            same = found == expected if str in (type(found), type(expected)) else np.allclose(found, expected, rtol=1e-11, atol=1e-12, equal_nan=True)
+            different += [] if same else [(name, attrs, found, expected)]
+    assert not different and passed > 150
 
 
 def test_arrays_have_the_same_second_derivatives_by_templates_and_by_rules(monkeypatch):
@@ -191,7 +220,7 @@ def test_arrays_have_the_same_second_derivatives_by_templates_and_by_rules(monke
             f = lambda x, row=row, y=y, w=w, of=operands: np.sum(apply(row, [(x * w, y, 2.0)[k] for k in of]) * w + x * x)  # noqa: E731
             with np.errstate(all="ignore"), monkeypatch.context() as patch:
                 found = product_of(f, x, v)
-                patch.setattr(behind._Walk, "_by_template", lambda self, slot, *seeds: False)
+                patch.setattr(behind._Walk, "_by_lines", lambda *args: None)
                 expected = product_of(f, x, v)
                 # Both partial derivatives take digamma(a + b), or the size of a complex number, which the template computes once: the order
                 # of a sum of second derivatives is another.
