@@ -92,7 +92,7 @@ class Signature:
         self.pending = bool(self.kernels)
         self.constants = planner.constants
         self.saved_bytes = sum((metas[k] if k >= 0 else out).nbytes for k in self.saves)
-        #: What nested derivatives have made of the rule (`kernel.behind`).
+        #: What nested derivatives have made of the rule (`kernel.lines`).
         self.derived = {}
         self.charge, self.lasting = self.saved_bytes + OBJECT_BYTES, lasts(row, attrs)
         #: Computes the result of operands alone; None if each instruction has an attribute of its own, or if an error is to be told of.

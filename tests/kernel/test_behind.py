@@ -10,6 +10,7 @@ from tapegrad.array.record import apply
 from tapegrad.autograd import nested, passes
 from tapegrad.autograd.reading import Region
 from tapegrad.kernel import behind
+from tapegrad.kernel.lines import Lines
 from tapegrad.rules import BY_NAME
 from tests.rules.checker import generator
 from tests.rules.examples_of_rows import DIFFERENTIABLE, examples_of
@@ -198,9 +199,9 @@ def test_structural_rows_have_the_same_second_derivatives_by_calls_of_rows_and_b
                     given[k] = (x[end - np.size(operands[k]) : end] * 1.0).reshape(np.shape(operands[k]))
                 return np.sum(np.sin(apply(row, given, attrs, None, integer or 0))) + np.sum(x * x)
 
-            v, lines, once = np.linspace(-1.0, 1.0, x.size), [], behind._Lines.__call__
+            v, lines, once = np.linspace(-1.0, 1.0, x.size), [], Lines.__call__
             with np.errstate(all="ignore"), monkeypatch.context() as patch:
-                patch.setattr(behind._Lines, "__call__", lambda self, *args, lines=lines, once=once: (lines.append(self), once(self, *args))[1])
+                patch.setattr(Lines, "__call__", lambda self, *args, lines=lines, once=once: (lines.append(self), once(self, *args))[1])
                 found = product_of(f, x, v)
                 patch.setattr(behind._Walk, "_by_lines", lambda *args: None)
                 expected = product_of(f, x, v)
