@@ -64,11 +64,12 @@ class Lines:
                 for part in several if isinstance(several, tuple) else (several,):
                     if k in wanted and part is not None:
                         self._add(k, part if isinstance(part, (Windowed, Scattered)) else part.as_adjoint(metas[k]))
-        read = {k for _, k, _ in self.parts} | {part.index.slot for *_, part in self.parts if isinstance(part, Scattered)}
+        read = {k for _, k, _ in self.parts} | {part.index for *_, part in self.parts if part is not None}
         for number, _, references, _, _ in self.calls[::-1]:
             read |= {*references} if number in read else set()
         self.calls = [call for call in self.calls if call[0] in read]
         self.read = {k for k in read if 0 < k <= len(metas) + 1}
+        del self.known, self.placed
 
     def _leaf(self, number, meta):
         return Term(self, number, meta.shape, meta.char)
@@ -80,6 +81,9 @@ class Lines:
     def _add(self, operand, part):
         whole = isinstance(part, Term)
         self.parts.append((operand, (part if whole else part.source).reference(), None if whole else part))
+        if not whole:
+            # References, and no terms, which hold their writer.
+            part.source, part.index = None, part.index.slot if isinstance(part, Scattered) else 0
 
     # -- what a writer does for terms ---------------------------------------------
     def meta(self, reference):
@@ -131,7 +135,7 @@ class Lines:
             if part.__class__ is Windowed:
                 value = Windowed(Recorded(value), part.shape, part.strides, part.offset)
             elif part.__class__ is Scattered:
-                value = Scattered(Recorded(value), Recorded(values[part.index.slot]), part.shape)
+                value = Scattered(Recorded(value), Recorded(values[part.index]), part.shape)
             parts.append((of.get(operand), self.metas[operand + 1], value))
         return parts
 
