@@ -435,12 +435,14 @@ class _Pulled(_Walk):
         if self.stretch is None:
             self.stretch = Region(self.store)
             Pass(self.store, self.roots, self.wanted).check()
-        signature = Signature.of(self.store.read(slot)[0])
-        read = None if signature is not None and signature.row is not _SELECT else self.stretch.read(slot)
-        if read is not None and read.row is _SELECT and reference != ELSEWHERE and read.metas[0].size > FEW and slot not in bottoms:
-            (_, operand), *_ = read.slots or [(0, 0)]
+        op, operand, *_, integer = self.store.read(slot, ARRAY_RECORD)
+        signature, read = Signature.of(op), None
+        if signature is None and (read := self.stretch.read(slot)) is not None:
+            operand, integer = next((o for _, o in read.slots), 0), read.integer
+        what = signature or read
+        if what is not None and what.row is _SELECT and reference != ELSEWHERE and what.metas[0].size > FEW and slot not in bottoms:
             if self._reaches(operand):
-                self.reads.setdefault(operand, (read.metas[0], []))[1].append((read.integer, reference))
+                self.reads.setdefault(operand, (what.metas[0], []))[1].append((integer, reference))
                 self.adjoints[operand - low] = ELSEWHERE
             return True
         g = self.arrays.pop(slot, None) if reference == ELSEWHERE else self._value(reference)
@@ -449,9 +451,9 @@ class _Pulled(_Walk):
             g = elements_at(meta, [(position, self._value(reference)) for position, reference in parts], g)
         if reference == ELSEWHERE and slot in bottoms:
             self.asked[slot] = g
-        if read is None and signature is None:
+        if what is None:
             return True
-        with passing(self.stretch, slot, signature or read):
+        with passing(self.stretch, slot, what):
             parts = None if signature is None else self._by_lines(slot, signature, g)
             if parts is None:
                 read = read or self.stretch.read(slot)
