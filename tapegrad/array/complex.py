@@ -26,6 +26,8 @@ from .record import apply, normalise, plain, tracked
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
+
 
 def _part_property(own, other):
     """The part in the slot `own`, made of zeros when it is first read; what is assigned is written to it."""
@@ -148,17 +150,13 @@ class ComplexTensor:
     def __complex__(self) -> complex:
         return complex(float(self.real), float(self.imag))
 
-    @property
-    def __array__(self):
-        if not self.shape:
-            raise AttributeError("__array__")
-        return self._as_array
-
-    def _as_array(self, dtype=None, copy=None):
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         if self.requires_grad:
+            # An array of objects takes what is in it for real: its .imag is 0, its norm that of the squares.
             raise LeaveTapeError(
-                "conversion to an ndarray of a complex tensor that requires a gradient would silently cut the derivative: leave "
-                "np.asarray out, and call functions of NumPy on it as it is; to leave the tape on purpose use .detach()"
+                "conversion to an ndarray of a complex tensor that requires a gradient would silently cut the derivative: write tg.array([z, ...]) "
+                "for a list of complex numbers, as in np.array([z, ...]), or import tapegrad.numpy as np; leave np.asarray out, and call "
+                "functions of NumPy on the tensor as it is; to leave the tape on purpose use .detach()"
             )
         return np.array(self._v, dtype=dtype)
 

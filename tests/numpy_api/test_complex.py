@@ -258,8 +258,24 @@ def test_assignment_and_new_arrays():
     z[0] = 3.0
     z.imag[1] = 1.0
     assert z.detach().numpy().tolist() == [3.0, 2.0 + 1.0j]
-    matrix = np.array([[z[0], 1.0], [0.0, z[1]]])
+    matrix = tg.array([[z[0], 1.0], [0.0, z[1]]])
     np.testing.assert_allclose(np.sum(matrix * np.eye(2)).item(), 5.0 + 1.0j)
+
+
+@pytest.mark.parametrize("f", [lambda z: np.sum(z.imag), lambda z: np.sum(np.real(z)), lambda z: np.linalg.norm(z), lambda z: np.var(z, axis=0)])
+def test_complex_numbers_stand_in_no_array_of_objects(f):
+    """NumPy would take them for real: an imaginary part of 0, the root of a sum of squares as norm."""
+
+    def g(a, array=np.array):
+        return f(array([np.exp(1j * a), 1j * a * a]))
+
+    def h(a):
+        return g(a, tg.array)
+
+    for derivative in (tg.grad, tg.jacfwd, lambda f: tg.jit(tg.grad(f)), lambda f: lambda a: tg.vmap(tg.grad(f))(np.array([a]))[0]):
+        with pytest.raises(tg.errors.LeaveTapeError, match=r"write tg\.array\(\[z, \.\.\.\]\)"):
+            derivative(g)(0.7)
+        assert derivative(h)(0.7) == pytest.approx((g(0.7 + 1e-6) - g(0.7 - 1e-6)) / 2e-6, rel=1e-7)
 
 
 def test_what_a_complex_tensor_says_of_itself():
