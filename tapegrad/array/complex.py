@@ -158,10 +158,10 @@ class ComplexTensor:
                 "for a list of complex numbers, as in np.array([z, ...]), or import tapegrad.numpy as np; leave np.asarray out, and call "
                 "functions of NumPy on the tensor as it is; to leave the tape on purpose use .detach()"
             )
-        return np.array(self._v, dtype=dtype)
+        return np.array(of_parts(self.real._as_array(), self.imag._as_array()), dtype=dtype)
 
     def __hash__(self) -> int:
-        return hash((self.real, self.imag) if self.requires_grad or self.shape else complex(self._v))
+        return hash((self.real, self.imag) if self.requires_grad or self.shape else self.item())
 
     def __repr__(self) -> str:
         text = np.array2string(np.asarray(self._v), precision=4, separator=", ", prefix="tensor(")

@@ -5,6 +5,7 @@ import pytest
 from scipy import special
 
 import tapegrad as tg
+from tapegrad.scipy import linalg
 from tests.every import every
 from tests.numpy_api.complex_checks import array, compare, loss_of, real
 
@@ -145,6 +146,16 @@ def test_a_primitive_of_a_complex_tensor():
     power = tg.primitive(lambda z: np.abs(z) ** 2)
     power.defvjp(lambda g, result, z: 2.0 * g * z)
     np.testing.assert_allclose(tg.grad(lambda z: np.sum(power(z)))(Z), 2.0 * Z)
+
+
+def test_a_primitive_that_computes_with_complex_numbers_inside_is_called_at_every_point():
+    """What it converts for SciPy was, under `jit`, that of the recording."""
+    turned = tg.primitive(lambda x: np.asarray(np.exp(1j * x)).imag)
+    jitted = tg.jit(lambda x: np.sum(turned(x)))
+    root = tg.jit(lambda x: np.sum(linalg.sqrtm((3.0 + 1j * x[0]) * np.eye(2)).imag))
+    for at in (0.3, 0.5):
+        assert jitted(np.full(2, at)) == pytest.approx(2 * np.sin(at))
+        assert root(np.array([at])) == pytest.approx(2 * np.sqrt(3.0 + 1j * at).imag)
 
 
 def test_extremes_and_erf_far_out():
