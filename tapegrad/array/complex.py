@@ -199,11 +199,15 @@ class ComplexTensor:
         return called(function, args, kwargs)
 
 
-def _refused(name, why=""):
+def refused(name, why=""):
+    """The error for a function that has no rule for complex numbers."""
     return UnsupportedFunctionError(
         f"{name} has no rule for complex numbers in tapegrad{why}: write it in the parts z.real and z.imag, which are real tensors, and join "
         "them by x + 1j * y; or leave the tape on purpose with .detach().numpy()"
     )
+
+
+_OF_REDUCTIONS = {"axis", "keepdims", "initial", "where"}
 
 
 def _ufunc(ufunc, method, inputs, kwargs, out):
@@ -211,8 +215,8 @@ def _ufunc(ufunc, method, inputs, kwargs, out):
     if out is not None and not (len(out) == 1 and isinstance(out[0], ComplexTensor)):
         raise LeaveTapeError(f"np.{ufunc.__name__} with out= would write a tracked value into real or plain memory; write `result = a + z`")
     function = FUNCTIONS.get((ufunc, method)) or (UFUNCS.get(ufunc.__name__) if method == "__call__" else None)
-    if function is None or kwargs.keys() - {"axis", "keepdims"}:
-        raise _refused(f"{ufunc.__name__}{'' if method == '__call__' else '.' + method}", f" with {', '.join(kwargs)}" if kwargs else "")
+    if function is None or kwargs.keys() - (_OF_REDUCTIONS if method == "reduce" else {"axis", "keepdims"}):
+        raise refused(f"{ufunc.__name__}{'' if method == '__call__' else '.' + method}", f" with {', '.join(kwargs)}" if kwargs else "")
     if any(map(is_table, inputs)):
         raise ComplexOperandError("complex numbers stand beside a table of pandas; give it as .to_numpy()")
     result = function(*map(registry.objects.operand, inputs), **kwargs)
@@ -226,7 +230,7 @@ def called(function, args, kwargs):
     """The result of a function of NumPy for arguments among which there are complex numbers."""
     ours = FUNCTIONS.get(function)
     if ours is None:
-        raise _refused(f"{getattr(function, '__module__', 'numpy')}.{getattr(function, '__name__', function)}")
+        raise refused(f"{getattr(function, '__module__', 'numpy')}.{getattr(function, '__name__', function)}")
     return ours(*args, **kwargs)
 
 
@@ -550,7 +554,7 @@ def at_door(row, operands, attrs, integer):
     if function is not None and not row.linear:
         return function(*operands, **row.keywords(attrs, integer))
     if not (row.linear or row.name == "where") or row.effect == "write":
-        raise _refused(row.name, ", and none writes into a real array" if row.effect == "write" else "") from None
+        raise refused(row.name, ", and none writes into a real array" if row.effect == "write" else "") from None
     slots = row.slots(len(operands))
     pairs = [_both(o) if k in slots else (o, o) for k, o in enumerate(operands)]
     return ComplexTensor(*(apply(row, part, attrs, integer=integer) for part in zip(*pairs)))

@@ -71,6 +71,19 @@ PROGRAMS = {
     "svd, wide": (lambda a: tuple(map(np.abs, np.linalg.svd(a, full_matrices=False))), array(3, 4)),
     "svd product": (lambda a: (lambda u, s, vh: (u * np.sqrt(s)) @ vh)(*np.linalg.svd(a, full_matrices=False)), array(3, 4)),
     "stacks": (lambda a: (np.linalg.inv(a), np.linalg.det(a), np.linalg.eigvals(a)), array(2, 3, 3)),
+    # Numbers that stand beside the array are no parts of both halves.
+    "pad with": (lambda a: (np.pad(a, 1, constant_values=1.0), np.pad(a, (1, 2), constant_values=(2.0, 1j)), np.pad(a, 2, "linear_ramp", end_values=2.0)), Z),
+    "differences of": (lambda a, t: (np.diff(a, prepend=1.0, append=t), np.ediff1d(a, to_begin=1.0), np.ediff1d(a, 2.0)), Z, T),
+    "sums from": (lambda a: (np.sum(a, initial=1.0), np.nansum(a, initial=1.0), np.add.reduce(a, initial=2.0), np.prod(a, initial=2j, where=T > 0)), Z),
+    "average": (lambda a: np.average(a, weights=[1, 2, 3, 4], returned=True), Z), "nansum": (lambda a: np.nansum(a * np.array([1, np.nan, 1, 1])), Z),
+    "interp": (lambda t, a: np.interp([0.5, 1.2, 9.0], np.arange(4.0) + t**2, a, right=1.0), np.float64(0.2), Z), "linspace": (lambda a, t: np.linspace(a, t[0], 3), Z, T),
+    "trapezoid": (lambda a, t: (np.trapezoid(a, dx=0.3), np.trapezoid(a, t)), Z, T), "meshgrid": (lambda a, t: np.meshgrid(a, t), Z, T),
+    "select": (lambda a, t: (np.select([T > 1.0, T > 0.0], [a, t], 1.0), np.choose([0, 1, 0, 1], [a, t])), Z, T),
+    "accumulated": (lambda a: (np.cumulative_sum(a, include_initial=True), np.add.accumulate(a), np.multiply.accumulate(a)), Z),
+    "matvec, vecmat": (lambda a, m: (np.matvec(m, a), np.vecmat(a, m)), array(3), M), "windows": (lambda a: np.lib.stride_tricks.sliding_window_view(a, 2), Z),
+    "norms": (lambda a: (np.linalg.vector_norm(a), np.linalg.vector_norm(a, axis=1, ord=3), np.linalg.matrix_norm(a, ord="nuc")), M),
+    "any, rounded": (lambda a: (np.any(a) * a, np.count_nonzero(a) * a, np.round(a, 1) + a, a.round(1) * a, np.rint(a) * a), Z),
+    "real if close": (lambda a, t: (np.real_if_close(a), np.real_if_close(t + 1e-18j)), Z, T),
 }  # fmt: skip
 #: Of which kernels are made, too.
 KERNELS = {"real meets a number", "matmul", "prod", "parts", "det", "eigvals", "einsum", "solve"}
