@@ -130,6 +130,11 @@ def instead(whole: bool = False) -> str:
     )
 
 
+def in_sparse_product(frame: Any) -> bool:
+    """Whether a sparse matrix of SciPy's asks for the array, to make a product with it."""
+    return frame.f_globals.get("__name__", "").startswith("scipy.sparse.") and "matmul" in frame.f_code.co_name
+
+
 def clearer(error: BaseException | None) -> Exception | None:
     """The error that says what to write, for what NumPy, SciPy or Python say of tensors; None if there is nothing to add."""
     if isinstance(error, ImportError):
@@ -389,7 +394,7 @@ class Differentiable(Fields, Methods):
     def _as_array(self, dtype=None, copy=None):
         frame = _frame(1)
         module = frame.f_globals.get("__name__", "")
-        if module.startswith("scipy.sparse.") and "matmul" in frame.f_code.co_name:
+        if in_sparse_product(frame):
             # An object, to which a sparse matrix leaves the product.
             return np.array(None)
         if self.requires_grad:
