@@ -56,6 +56,7 @@ _OBJECTS = {
     "CClass": "write np.column_stack([t, u]) for np.c_[t, u]", "ndenumerate": "write ((i, t[i]) for i in np.ndindex(t.shape)) for np.ndenumerate(t)",
 }  # fmt: skip
 _HOLDS = "make the array with tg.zeros(shape), or np.zeros_like(t), which can hold a tensor"
+_COEFFICIENTS = "write np.polyval(c[::-1], x) for polynomials, chebvander(x, len(c) - 1) @ c for chebval(x, c): np.polynomial has plain coefficients"
 #: What is running, and what to write for it.
 _ADVICE = (
     (r"((?!np\.|numpy\.)\w+|.*\))\.dot\(", "write {0} @ t for {0}.dot(t)"),
@@ -106,6 +107,8 @@ def instead(whole: bool = False) -> str:
         called = frame.f_code.co_name
         if called in _FILLERS:
             return _HOLDS
+        if frame.f_globals.get("__name__", "").startswith("numpy.polynomial."):
+            return _COEFFICIENTS
         if called[0] == "_" or not hasattr(np, called):
             return _OBJECTS.get(type(frame.f_locals.get("self")).__name__, "write it in functions of NumPy that take tensors, or import tapegrad.numpy as np")
         return f"write np.{called}(tg.array(a)): np.{called} takes numbers out of an array of tensors"
