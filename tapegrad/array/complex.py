@@ -348,13 +348,19 @@ def _added(combine):
     return function
 
 
+def _negated(part, other):
+    # Of a part that is not there, too: the sign of its zero says on which side of a cut the number is.
+    return -_zeros(other if isinstance(other, Differentiable) else np.asarray(other)) if part is None else -part
+
+
 def negative(z):
-    return ComplexTensor(*(None if part is None else -part for part in parts_of(z)))
+    re, im = parts_of(z)
+    return ComplexTensor(_negated(re, im), _negated(im, re))
 
 
 def conjugate(z):
     re, im = parts_of(z)
-    return ComplexTensor(_own(re), None if im is None else -im)
+    return ComplexTensor(_own(re), _negated(im, re) if im is not None or is_complex(z) else None)
 
 
 def _positive(z):

@@ -80,6 +80,7 @@ PROGRAMS = {
     "trapezoid": (lambda a, t: (np.trapezoid(a, dx=0.3), np.trapezoid(a, t)), Z, T), "meshgrid": (lambda a, t: np.meshgrid(a, t), Z, T),
     "select": (lambda a, t: (np.select([T > 1.0, T > 0.0], [a, t], 1.0), np.choose([0, 1, 0, 1], [a, t])), Z, T),
     "accumulated": (lambda a: (np.cumulative_sum(a, include_initial=True), np.add.accumulate(a), np.multiply.accumulate(a)), Z),
+    "vecdot of a real": (lambda t, m: (np.vecdot(W, t), np.vecdot(t, W), np.linalg.vecdot(W, t), np.vecmat(W[:3], m), np.matvec(m * 1j, t[:3])), T, real(3, 3)),
     "matvec, vecmat": (lambda a, m: (np.matvec(m, a), np.vecmat(a, m)), array(3), M), "windows": (lambda a: np.lib.stride_tricks.sliding_window_view(a, 2), Z),
     "norms": (lambda a: (np.linalg.vector_norm(a), np.linalg.vector_norm(a, axis=1, ord=3), np.linalg.matrix_norm(a, ord="nuc")), M),
     "any, rounded": (lambda a: (np.any(a) * a, np.count_nonzero(a) * a, np.round(a, 1) + a, a.round(1) * a, np.rint(a) * a), Z),
@@ -169,6 +170,18 @@ def test_a_primitive_that_computes_with_complex_numbers_inside_is_called_at_ever
     for at in (0.3, 0.5):
         assert jitted(np.full(2, at)) == pytest.approx(2 * np.sin(at))
         assert root(np.array([at])) == pytest.approx(2 * np.sqrt(3.0 + 1j * at).imag)
+
+
+@every("name", "sqrt log arcsin arccos arccosh arctanh angle".split())
+@every("kind", ["array", "number"])
+def test_a_zero_that_is_known_has_the_sign_of_numpys(name, kind):
+    """It says on which side of a cut a number is; of ``x + 0j`` no part is computed until it is read."""
+    for x in (np.array([-2.0, -0.5, 0.5, 2.0]) if kind == "array" else np.float64(2.0), np.float64(-2.0)):
+        for made in (lambda x: x + 0j, lambda x: -(x + 0j), lambda x: np.conj(x + 0j), lambda x: np.conj(-(x + 0j))):
+            found = [f(x) for f in (lambda x: getattr(np, name)(made(x)), tg.jit(lambda x: getattr(np, name)(made(x))))]
+            ours = getattr(np, name)(made(tg.tensor(x, requires_grad=True))).detach().numpy()
+            for each in (found[1], ours):
+                np.testing.assert_allclose(each, found[0], rtol=1e-12, atol=1e-15)
 
 
 def test_extremes_and_erf_far_out():
