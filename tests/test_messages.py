@@ -98,6 +98,8 @@ DIFFERENTIATED = [
     (lambda k: scipy.spatial.distance.cdist(k * np.ones((2, 1)), np.ones((2, 1))).sum(), "call tapegrad.scipy.spatial.distance.cdist, which takes tensors. "),
     (lambda k: scipy.special.kv(1.0, k), "scipy.special.kv has no derivative rule in tapegrad"),
     (lambda x: x.tobytes(), "a tensor has no attribute 'tobytes'; write t.detach().numpy().tobytes()"),
+    (lambda t: np.polynomial.chebyshev.chebval(0.3, np.stack([t, t])), "write np.polyval(c[::-1], x) for polynomials, chebvander(x, len(c) - 1) @ c for chebval(x, c): "),
+    (lambda t: np.polynomial.Polynomial(np.stack([t, t])), "write np.polyval(c[::-1], x) for polynomials, "),
     (lambda t: np.mean([t, t * 2]), "write np.mean(tg.array(a)): np.mean takes numbers out of an array of tensors. "),
     (lambda t: np.array(t * np.ones(2)).sum(), "write t.copy() for np.array(t), or tg.array(a) for np.array(a) of a list of tensors. "),
     (lambda t: np.float64(t), "leave np.float64 out: a tensor needs none"),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,11 +21,13 @@ import numpy as np
 from ..common.errors import ComplexOperandError, LeaveTapeError, UnsupportedFunctionError
 from ..common.registry import registry
 from ..common.tree import is_table
-from .differentiable import Differentiable
+from .differentiable import Differentiable, in_sparse_product
 from .record import apply, normalise, plain, tracked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from numpy.typing import NDArray
 
 
 def _part_property(own, other):
@@ -148,22 +151,20 @@ class ComplexTensor:
     def __complex__(self) -> complex:
         return complex(float(self.real), float(self.imag))
 
-    @property
-    def __array__(self):
-        if not self.shape:
-            raise AttributeError("__array__")
-        return self._as_array
-
-    def _as_array(self, dtype=None, copy=None):
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        if in_sparse_product(sys._getframe(1)):
+            return np.array(None)
         if self.requires_grad:
+            # An array of objects takes what is in it for real: its .imag is 0, its norm that of the squares.
             raise LeaveTapeError(
-                "conversion to an ndarray of a complex tensor that requires a gradient would silently cut the derivative: leave "
-                "np.asarray out, and call functions of NumPy on it as it is; to leave the tape on purpose use .detach()"
+                "conversion to an ndarray of a complex tensor that requires a gradient would silently cut the derivative: write tg.array([z, ...]) "
+                "for a list of complex numbers, as in np.array([z, ...]), or import tapegrad.numpy as np; leave np.asarray out, and call "
+                "functions of NumPy on the tensor as it is; to leave the tape on purpose use .detach()"
             )
-        return np.array(self._v, dtype=dtype)
+        return np.array(of_parts(self.real._as_array(), self.imag._as_array()), dtype=dtype)
 
     def __hash__(self) -> int:
-        return hash((self.real, self.imag) if self.requires_grad or self.shape else complex(self._v))
+        return hash((self.real, self.imag) if self.requires_grad or self.shape else self.item())
 
     def __repr__(self) -> str:
         text = np.array2string(np.asarray(self._v), precision=4, separator=", ", prefix="tensor(")
@@ -201,11 +202,15 @@ class ComplexTensor:
         return called(function, args, kwargs)
 
 
-def _refused(name, why=""):
+def refused(name, why=""):
+    """The error for a function that has no rule for complex numbers."""
     return UnsupportedFunctionError(
         f"{name} has no rule for complex numbers in tapegrad{why}: write it in the parts z.real and z.imag, which are real tensors, and join "
         "them by x + 1j * y; or leave the tape on purpose with .detach().numpy()"
     )
+
+
+_OF_REDUCTIONS = {"axis", "keepdims", "initial", "where"}
 
 
 def _ufunc(ufunc, method, inputs, kwargs, out):
@@ -213,8 +218,8 @@ def _ufunc(ufunc, method, inputs, kwargs, out):
     if out is not None and not (len(out) == 1 and isinstance(out[0], ComplexTensor)):
         raise LeaveTapeError(f"np.{ufunc.__name__} with out= would write a tracked value into real or plain memory; write `result = a + z`")
     function = FUNCTIONS.get((ufunc, method)) or (UFUNCS.get(ufunc.__name__) if method == "__call__" else None)
-    if function is None or kwargs.keys() - {"axis", "keepdims"}:
-        raise _refused(f"{ufunc.__name__}{'' if method == '__call__' else '.' + method}", f" with {', '.join(kwargs)}" if kwargs else "")
+    if function is None or kwargs.keys() - (_OF_REDUCTIONS if method == "reduce" else {"axis", "keepdims"}):
+        raise refused(f"{ufunc.__name__}{'' if method == '__call__' else '.' + method}", f" with {', '.join(kwargs)}" if kwargs else "")
     if any(map(is_table, inputs)):
         raise ComplexOperandError("complex numbers stand beside a table of pandas; give it as .to_numpy()")
     result = function(*map(registry.objects.operand, inputs), **kwargs)
@@ -228,7 +233,7 @@ def called(function, args, kwargs):
     """The result of a function of NumPy for arguments among which there are complex numbers."""
     ours = FUNCTIONS.get(function)
     if ours is None:
-        raise _refused(f"{getattr(function, '__module__', 'numpy')}.{getattr(function, '__name__', function)}")
+        raise refused(f"{getattr(function, '__module__', 'numpy')}.{getattr(function, '__name__', function)}")
     return ours(*args, **kwargs)
 
 
@@ -343,13 +348,19 @@ def _added(combine):
     return function
 
 
+def _negated(part, other):
+    # Of a part that is not there, too: the sign of its zero says on which side of a cut the number is.
+    return -_zeros(other if isinstance(other, Differentiable) else np.asarray(other)) if part is None else -part
+
+
 def negative(z):
-    return ComplexTensor(*(None if part is None else -part for part in parts_of(z)))
+    re, im = parts_of(z)
+    return ComplexTensor(_negated(re, im), _negated(im, re))
 
 
 def conjugate(z):
     re, im = parts_of(z)
-    return ComplexTensor(_own(re), None if im is None else -im)
+    return ComplexTensor(_own(re), _negated(im, re) if im is not None or is_complex(z) else None)
 
 
 def _positive(z):
@@ -552,7 +563,7 @@ def at_door(row, operands, attrs, integer):
     if function is not None and not row.linear:
         return function(*operands, **row.keywords(attrs, integer))
     if not (row.linear or row.name == "where") or row.effect == "write":
-        raise _refused(row.name, ", and none writes into a real array" if row.effect == "write" else "") from None
+        raise refused(row.name, ", and none writes into a real array" if row.effect == "write" else "") from None
     slots = row.slots(len(operands))
     pairs = [_both(o) if k in slots else (o, o) for k, o in enumerate(operands)]
     return ComplexTensor(*(apply(row, part, attrs, integer=integer) for part in zip(*pairs)))

@@ -56,6 +56,7 @@ _OBJECTS = {
     "CClass": "write np.column_stack([t, u]) for np.c_[t, u]", "ndenumerate": "write ((i, t[i]) for i in np.ndindex(t.shape)) for np.ndenumerate(t)",
 }  # fmt: skip
 _HOLDS = "make the array with tg.zeros(shape), or np.zeros_like(t), which can hold a tensor"
+_COEFFICIENTS = "write np.polyval(c[::-1], x) for polynomials, chebvander(x, len(c) - 1) @ c for chebval(x, c): np.polynomial has plain coefficients"
 #: What is running, and what to write for it.
 _ADVICE = (
     (r"((?!np\.|numpy\.)\w+|.*\))\.dot\(", "write {0} @ t for {0}.dot(t)"),
@@ -106,6 +107,8 @@ def instead(whole: bool = False) -> str:
         called = frame.f_code.co_name
         if called in _FILLERS:
             return _HOLDS
+        if frame.f_globals.get("__name__", "").startswith("numpy.polynomial."):
+            return _COEFFICIENTS
         if called[0] == "_" or not hasattr(np, called):
             return _OBJECTS.get(type(frame.f_locals.get("self")).__name__, "write it in functions of NumPy that take tensors, or import tapegrad.numpy as np")
         return f"write np.{called}(tg.array(a)): np.{called} takes numbers out of an array of tensors"
@@ -128,6 +131,11 @@ def instead(whole: bool = False) -> str:
         "write np.sin(t) for math.sin(t), tg.array([t, ...]) for np.array([t, ...]), and make an array that is assigned to with tg.zeros; "
         "SciPy's functions that take tensors are in tapegrad.scipy"
     )
+
+
+def in_sparse_product(frame: Any) -> bool:
+    """Whether a sparse matrix of SciPy's asks for the array, to make a product with it."""
+    return frame.f_globals.get("__name__", "").startswith("scipy.sparse.") and "matmul" in frame.f_code.co_name
 
 
 def clearer(error: BaseException | None) -> Exception | None:
@@ -389,7 +397,7 @@ class Differentiable(Fields, Methods):
     def _as_array(self, dtype=None, copy=None):
         frame = _frame(1)
         module = frame.f_globals.get("__name__", "")
-        if module.startswith("scipy.sparse.") and "matmul" in frame.f_code.co_name:
+        if in_sparse_product(frame):
             # An object, to which a sparse matrix leaves the product.
             return np.array(None)
         if self.requires_grad:

@@ -170,6 +170,8 @@ def _of_complex(name, reflected=False):
     function = UFUNCS[name]
 
     def method(self, other):
+        if name == "matmul" and is_sparse(other) or name == "multiply" and is_matrix(other):
+            return sparse_product(other, self) if reflected else sparse_product(self, other)
         if not (isinstance(other, (ComplexTensor, Differentiable, np.ndarray, np.generic, float, int, complex, list, tuple))):
             return NotImplemented
         other = registry.objects.operand(other)

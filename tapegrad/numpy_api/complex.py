@@ -13,7 +13,7 @@ from itertools import product
 import numpy as np
 
 from ..array.complex import FUNCTIONS as COMPLEX
-from ..array.complex import MULTIPLY, UFUNCS, ComplexTensor, bilinear, called, conjugate, is_complex, lifted, parts_of, whole_power
+from ..array.complex import MULTIPLY, UFUNCS, ComplexTensor, bilinear, conjugate, is_complex, lifted, parts_of, refused, whole_power
 from ..array.record import apply, record_aux
 from ..common.registry import attach
 from ..common.tree import mapped
@@ -23,14 +23,18 @@ from .linalg import EighResult, SlogdetResult, SVDResult
 
 _EigResult = type(np.linalg.eig(np.eye(1)))
 
-#: Functions that are linear in the arrays at these positions.
+#: Functions that are linear in the arrays at these positions (`round` is by parts, too).
 LINEAR = {
     (0,): "reshape ravel transpose swapaxes matrix_transpose moveaxis rollaxis squeeze expand_dims atleast_1d atleast_2d atleast_3d broadcast_to "
     "concatenate stack vstack hstack dstack column_stack block split array_split hsplit vsplit dsplit diagonal flip fliplr flipud rot90 roll "
-    "take take_along_axis copy tile repeat tril triu diag diagflat pad delete sum mean cumsum trace diff resize nan_to_num gradient average ediff1d "
-    "fft.fftshift fft.ifftshift linalg.diagonal linalg.trace linalg.matrix_transpose nansum unstack",
-    (1,): "compress extract", (0, 1): "append", (1, 2): "where", (0, 2): "insert", (0, 1, 2, 3): "broadcast_arrays",
+    "take take_along_axis copy tile repeat tril triu diag diagflat pad delete sum mean cumsum cumulative_sum trace resize nan_to_num gradient "
+    "average trapezoid fft.fftshift fft.ifftshift linalg.diagonal linalg.trace linalg.matrix_transpose unstack round around "
+    "lib.stride_tricks.sliding_window_view",
+    (1,): "compress extract choose", (0, 1): "append linspace", (1, 2): "where select", (0, 2): "insert", (0, 1, 2): "ediff1d", (0, 3, 4): "diff",
+    (2, 3, 4): "interp", (0, 1, 2, 3): "broadcast_arrays meshgrid",
 }  # fmt: skip
+#: Keyword arguments of theirs that stand in the result, or are added to it.
+_STAND = {"initial", "constant_values", "end_values"}
 #: Those that are linear in each of two operands; of the others in the conjugate of one.
 _PRODUCTS = "dot matmul inner outer tensordot kron cross convolve linalg.outer linalg.matmul linalg.tensordot linalg.cross"
 
@@ -54,9 +58,12 @@ def _paired(re, im):
 
 
 def _linear(function, places):
-    names = {name for k, name in enumerate(parameters(function)) if k in places} if function is not np.where else ()
+    names = _STAND.union(name for k, name in enumerate(parameters(function)) if k in places) if function is not np.where else ()
 
     def call(*args, **kwargs):
+        others = [a for k, a in enumerate(args) if k not in places] + [value for name, value in kwargs.items() if name not in names]
+        if any(map(is_complex, others)):
+            raise refused(f"{function.__name__} with another complex argument than {', '.join(sorted(names - _STAND))}")
         halves = []
         for which in (0, 1):
             given = [_half(a, which) if k in places else a for k, a in enumerate(args)]
@@ -81,6 +88,10 @@ def complex_rule(*functions):
 
 
 COMPLEX[np.linalg.vecdot] = COMPLEX[np.vecdot, "__call__"] = lambda a, b, axis=-1: np.sum(conjugate(a) * b, axis=axis)
+COMPLEX[np.matvec, "__call__"] = lambda a, b: np.matmul(a, lifted(b)[..., None])[..., 0]
+COMPLEX[np.vecmat, "__call__"] = lambda a, b: np.matmul(conjugate(lifted(a))[..., None, :], b)[..., 0, :]
+COMPLEX[np.add, "accumulate"] = lambda a, axis=0: np.cumsum(lifted(a), axis=axis)
+COMPLEX[np.multiply, "accumulate"] = lambda a, axis=0: np.cumprod(lifted(a), axis=axis)
 COMPLEX[np.add, "reduce"] = lambda a, axis=0, **options: np.sum(lifted(a), axis=axis, **options)
 COMPLEX[np.multiply, "reduce"] = lambda a, axis=0, **options: _prod(a, axis, **options)
 COMPLEX[np.multiply, "outer"] = lambda a, b: MULTIPLY(np.reshape(lifted(a), np.shape(a) + (1,) * np.ndim(b)), b)
@@ -96,9 +107,18 @@ def _einsum(subscripts, *operands, **options):
     return ComplexTensor(*totals)
 
 
+@complex_rule(np.average)
+def _average(a, axis=None, weights=None, returned=False, **options):
+    average = _mean(a, axis, weights, **options)
+    return (average, np.average(lifted(a).real, axis, weights, True, **options)[1]) if returned else average
+
+
+_mean = _linear(np.average, (0,))
+
+
 @complex_rule(np.prod)
-def _prod(a, axis=None, keepdims=False):
-    z = lifted(a)
+def _prod(a, axis=None, keepdims=False, initial=1.0, where=True):
+    z = lifted(a) if where is True else np.where(where, a, 1.0)
     axes = range(z.ndim) if axis is None else (axis,) if isinstance(axis, (int, np.integer)) else axis
     for axis in [k % z.ndim for k in axes]:
         lines = np.moveaxis(z, axis, 0)
@@ -108,7 +128,8 @@ def _prod(a, axis=None, keepdims=False):
             pairs = lines[: n // 2] * lines[n // 2 : n // 2 * 2]
             lines = np.concatenate([pairs, lines[-1:]]) if n % 2 else pairs
         z = np.moveaxis(lines, 0, axis)
-    return z if keepdims else np.squeeze(z, tuple(axes))
+    z = z if keepdims else np.squeeze(z, tuple(axes))
+    return z if type(initial) is float and initial == 1.0 else z * initial
 
 
 @complex_rule(np.cumprod)
@@ -129,6 +150,12 @@ def _std(a, axis=None, dtype=None, ddof=0, keepdims=False, **options):
     options = {name: np.expand_dims(value, -1) for name, value in options.items()}
     result = np.std(parts, axis=(*axes, z.ndim), ddof=2 * ddof, keepdims=keepdims, **options) * math.sqrt(2.0)
     return result[..., 0] if keepdims else result
+
+
+@complex_rule(np.real_if_close)
+def _real_if_close(a, tol=100):
+    z = lifted(a)
+    return z.real if np.all(np.abs(z.imag) < (tol * np.finfo(z.dtype).eps if tol > 1 else tol)) else z
 
 
 @complex_rule(np.polyval)
@@ -157,7 +184,9 @@ COMPLEX |= {
     np.isclose: lambda a, b, rtol=1e-05, atol=1e-08, equal_nan=False: np.abs(lifted(a) - b) <= atol + rtol * np.abs(lifted(b)),
     np.allclose: lambda *args, **options: bool(np.all(COMPLEX[np.isclose](*args, **options))),
     np.array_equal: lambda a1, a2: np.shape(a1) == np.shape(a2) and bool(np.all(np.equal(lifted(a1), a2))),
-    np.shape: lambda a: a.shape, np.ndim: lambda a: a.ndim, np.size: lambda a: a.size, np.real_if_close: lambda a, tol=100: a,
+    np.shape: lambda a: a.shape, np.ndim: lambda a: a.ndim, np.size: lambda a: a.size,
+    np.nansum: lambda a, *args, **options: np.sum(np.where(np.isnan(lifted(a)), 0.0, a), *args, **options),
+    **{f: partial(lambda f, a, *args, **options: f(np.not_equal(lifted(a), 0.0), *args, **options), f) for f in (np.any, np.all, np.count_nonzero)},
     np.iscomplexobj: lambda x: True, np.isrealobj: lambda x: False,
     np.iscomplex: lambda x: x.imag != 0, np.isreal: lambda x: x.imag == 0, np.sinc: lambda x: _sinc(lifted(x) * np.pi),
     **{f: partial(_like, f) for f in (np.zeros_like, np.ones_like, np.empty_like)},
@@ -187,6 +216,7 @@ def _of_stacked(row, z, **attrs):
     return ComplexTensor(packed[..., 0], packed[..., 1])
 
 
+UFUNCS["rint"] = lambda z: ComplexTensor(*map(np.rint, (lifted(z).real, lifted(z).imag)))
 UFUNCS |= {name: partial(_of_stacked, "complex_erf", kind=name) for name in ("erf", "erfc")}
 
 
@@ -301,6 +331,16 @@ def _norm(x, ord=None, axis=None, keepdims=False):
     return np.expand_dims(result, axis if axis is not None else (-2, -1)) if keepdims else result
 
 
+COMPLEX[np.linalg.matrix_norm] = lambda x, keepdims=False, ord="fro": _norm(x, ord, (-2, -1), keepdims)
+
+
+@complex_rule(np.linalg.vector_norm)
+def _vector_norm(x, axis=None, keepdims=False, ord=2):
+    if axis is None or np.size(axis) > 1:
+        return np.linalg.vector_norm(np.abs(lifted(x)), axis=axis, keepdims=keepdims, ord=ord)
+    return _norm(x, ord, axis, keepdims)
+
+
 @complex_rule(np.linalg.matrix_power)
 def _matrix_power(a, n):
     if n == 0:
@@ -316,7 +356,7 @@ def _by_parts(name):
 
 
 def _by_function(function):
-    return lambda self, *args, **kwargs: called(function, (self, *args), kwargs)
+    return lambda self, *args, **kwargs: COMPLEX[function](self, *args, **kwargs)
 
 
 def _astype(self, dtype):
@@ -330,7 +370,7 @@ attach(ComplexTensor, {
     **{
         name: _by_parts(name)
         for name in "reshape ravel flatten squeeze expand_dims unsqueeze transpose permute t swapaxes moveaxis flip broadcast_to expand "
-        "diagonal diag split repeat tile roll take clone copy sum mean cumsum trace".split()
+        "diagonal diag split repeat tile roll take clone copy sum mean cumsum trace round".split()
     },
     **{name: _by_function(getattr(np, name)) for name in "dot prod cumprod std var max min".split()},
     "astype": _astype, "T": property(lambda self: np.transpose(self)), "mT": property(lambda self: np.swapaxes(self, -1, -2)),

@@ -215,6 +215,17 @@ for _function in of_numpy(_NAMES):
     FUNCTIONS[_function] = lambda *args, function=_function, **kwargs: own_code(function)(*args, **kwargs)
 
 
+def _lifting(function, count):
+    def call(*args, **kwargs):
+        return own_code(function)(*map(F.lift, args[:count]), *args[count:], **kwargs)
+
+    return call
+
+
+#: These write into arrays like the first ones, which may be plain: that of ``np.gradient(y, t)``, say.
+FUNCTIONS |= {function: _lifting(function, count) for function, count in ((np.gradient, 1), (np.ediff1d, 1), (np.polyfit, 2))}
+
+
 @implements(np.average)
 def _average(a, *args, **kwargs):
     # NumPy asks for the product of integers in floats, which are made here before.

@@ -25,7 +25,7 @@ def _product_of(name, subscripts, smallest):
     """``np.vecdot`` and its like as sums of products, with the extents of their core dimensions checked: sums would broadcast them."""
 
     def call(x1, x2):
-        x1, x2 = F.lift(x1), F.lift(x2)
+        x1, x2 = F.lift(np.conj(x1) if name[:3] == "vec" and np.iscomplexobj(x1) else x1), F.lift(x2)
         if x1.ndim < smallest[0] or x2.ndim < smallest[1]:
             raise ValueError(f"{name}: an operand has not enough dimensions ({x1.shape}, {x2.shape})")
         column = -2 if smallest == (1, 2) else -1

@@ -49,8 +49,18 @@ def _mirrored(a, lower, hermitian=True):
     return part + _transposed(other) + np.tril(np.triu(diagonal))
 
 
+def _adjoint(a):
+    return np.conj(_transposed(a)) if is_complex(a) else _transposed(a)
+
+
 def _triangular(a, b, trans, lower, unit):
-    attrs = (("trans", int(trans)), ("lower", bool(lower)), ("unit", bool(unit)))
+    """The solution x of ``a @ x = b``, of ``a.T @ x = b`` if `trans` is 1, of ``a.conj().T @ x = b`` if it is 2."""
+    if is_complex(a) or is_complex(b):
+        # The real matrix that stands for such a complex one is not triangular.
+        whole = np.tril(a, -unit) if lower else np.triu(a, unit)
+        whole = whole + np.eye(a.shape[-1]) * unit
+        return np.linalg.solve((_transposed, _adjoint)[trans - 1](whole) if trans else whole, b)
+    attrs = (("trans", int(trans > 0)), ("lower", bool(lower)), ("unit", bool(unit)))
     if b.ndim == 1:
         return apply("solve_triangular", (a, np.expand_dims(b, 1)), attrs)[..., 0]
     return apply("solve_triangular", (a, b), attrs)
@@ -66,7 +76,7 @@ def solve_triangular(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_
         The other triangle is not read.
     b : array-like, shape (n,) or (..., n, k)
     trans : {0, 1, 2, "N", "T", "C"}
-        1, 2, "T", "C": solve ``a.T @ x = b``.
+        1, "T": solve ``a.T @ x = b``; 2, "C": ``a.conj().T @ x = b``.
     lower : bool
         Whether the lower triangle is read; the upper one by default.
     unit_diagonal : bool
@@ -97,7 +107,7 @@ def solve_triangular(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_
     tensor([-0.3750, -0.5000])
     """
     a, b = _system(a, b, check_finite)
-    return _triangular(a, b, {"N": 0, "T": 1, "C": 1}.get(trans, trans) != 0, lower, unit_diagonal)
+    return _triangular(a, b, {"N": 0, "T": 1, "C": 2}.get(trans, trans), lower, unit_diagonal)
 
 
 @cache
@@ -124,7 +134,7 @@ def cho_solve(c_and_lower, b, overwrite_b=False, check_finite=True):
     """Solve ``a @ x = b`` for `x`, given the result of `cho_factor`; differentiable in the factor and in `b`."""
     c, lower = c_and_lower
     c, b = _system(c, b, check_finite)
-    return _triangular(c, _triangular(c, b, lower == 0, lower, False), lower != 0, lower, False)
+    return _triangular(c, _triangular(c, b, 0 if lower else 2, lower, False), 2 if lower else 0, lower, False)
 
 
 @mirror
@@ -288,6 +298,14 @@ def _(tangents, x, ab, b, *, low, high):
     return _banded(ab, tangents[1] - change, low=low, high=high)
 
 
+def _real_bands(ab):
+    """The bands of the real matrix that has ``[[a, -b], [b, a]]`` in the place of each element ``a + ib``."""
+    re, im, n = lifted(ab).real, lifted(ab).imag, ab.shape[1]
+    even, odd = (np.reshape(np.stack(pair, 1), (-1, n)) for pair in ((re, im), (-im, re)))
+    none = np.zeros((1, n))
+    return np.reshape(np.stack([np.concatenate([none, even]), np.concatenate([odd, none])], -1), (-1, 2 * n))
+
+
 @mirror
 def solve_banded(l_and_u, ab, b, overwrite_ab=False, overwrite_b=False, check_finite=True):
     """The solution x of ``A @ x = b``, A being a matrix in bands; differentiable in these and in `b`.
@@ -307,6 +325,10 @@ def solve_banded(l_and_u, ab, b, overwrite_ab=False, overwrite_b=False, check_fi
     finite(check_finite, ab, b)
     if ab.ndim != 2 or ab.shape[0] != low + high + 1 or b.ndim not in (1, 2) or b.shape[0] != ab.shape[1]:
         raise ValueError(f"bands of shape {tuple(ab.shape)} do not fit l + u + 1 = {low + high + 1} and b of shape {tuple(b.shape)}")
+    if is_complex(ab) or is_complex(b):
+        parts = np.reshape(np.stack([lifted(b).real, lifted(b).imag], 1), (-1, *b.shape[1:]))
+        x = solve_banded((2 * low + 1, 2 * high + 1), _real_bands(ab), parts)
+        return ComplexTensor(x[::2], x[1::2])
     return _banded(ab, b[:, None], low=low, high=high)[:, 0] if b.ndim == 1 else _banded(ab, b, low=low, high=high)
 
 
@@ -343,9 +365,9 @@ def eigh(
     else:
         # With b = f @ f.T the problem is that of inv(f) @ a @ inv(f).T, whose vectors are f.T @ v.
         f = np.linalg.cholesky(_mirrored(_matrix(b, check_finite), lower))
-        half = _triangular(f, _mirrored(a, lower), False, True, False)
-        w, v = np.linalg.eigh(_triangular(f, _transposed(half), False, True, False))
-        v = _triangular(f, v, True, True, False)
+        half = _triangular(f, _mirrored(a, lower), 0, True, False)
+        w, v = np.linalg.eigh(_triangular(f, _adjoint(half), 0, True, False))
+        v = _triangular(f, v, 2, True, False)
     if subset_by_index is not None:
         first, last = subset_by_index
         if not 0 <= first <= last < w.shape[-1]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..array.complex import is_complex, lifted
+from ..array.complex import is_complex, lifted, refused
 from ..common.errors import UnsupportedFunctionError
 from ..common.uninterrupted import imported
 from ..transforms.loops.api import scan
@@ -128,4 +128,7 @@ def sosfilt(sos, x, axis=-1, zi=None):
 @mirror
 def savgol_filter(x, window_length, polyorder, deriv=0, delta=1.0, axis=-1, mode="interp", cval=0.0):
     """The filter of Savitzky and Golay: polynomials through windows, SciPy's weights as a constant sparse matrix; differentiable in the signal."""
-    return along(array(x), axis, lambda x: imported("scipy.signal").savgol_filter(x, window_length, polyorder, deriv, delta, 0, mode, cval))
+    if is_complex(x := array(x)):
+        # SciPy leaves the imaginary part out, and warns.
+        raise refused("savgol_filter")
+    return along(x, axis, lambda x: imported("scipy.signal").savgol_filter(x, window_length, polyorder, deriv, delta, 0, mode, cval))

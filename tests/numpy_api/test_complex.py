@@ -5,6 +5,7 @@ import pytest
 from scipy import special
 
 import tapegrad as tg
+from tapegrad.scipy import linalg
 from tests.every import every
 from tests.numpy_api.complex_checks import array, compare, loss_of, real
 
@@ -70,6 +71,20 @@ PROGRAMS = {
     "svd, wide": (lambda a: tuple(map(np.abs, np.linalg.svd(a, full_matrices=False))), array(3, 4)),
     "svd product": (lambda a: (lambda u, s, vh: (u * np.sqrt(s)) @ vh)(*np.linalg.svd(a, full_matrices=False)), array(3, 4)),
     "stacks": (lambda a: (np.linalg.inv(a), np.linalg.det(a), np.linalg.eigvals(a)), array(2, 3, 3)),
+    # Numbers that stand beside the array are no parts of both halves.
+    "pad with": (lambda a: (np.pad(a, 1, constant_values=1.0), np.pad(a, (1, 2), constant_values=(2.0, 1j)), np.pad(a, 2, "linear_ramp", end_values=2.0)), Z),
+    "differences of": (lambda a, t: (np.diff(a, prepend=1.0, append=t), np.ediff1d(a, to_begin=1.0), np.ediff1d(a, 2.0)), Z, T),
+    "sums from": (lambda a: (np.sum(a, initial=1.0), np.nansum(a, initial=1.0), np.add.reduce(a, initial=2.0), np.prod(a, initial=2j, where=T > 0)), Z),
+    "average": (lambda a: np.average(a, weights=[1, 2, 3, 4], returned=True), Z), "nansum": (lambda a: np.nansum(a * np.array([1, np.nan, 1, 1])), Z),
+    "interp": (lambda t, a: np.interp([0.5, 1.2, 9.0], np.arange(4.0) + t**2, a, right=1.0), np.float64(0.2), Z), "linspace": (lambda a, t: np.linspace(a, t[0], 3), Z, T),
+    "trapezoid": (lambda a, t: (np.trapezoid(a, dx=0.3), np.trapezoid(a, t)), Z, T), "meshgrid": (lambda a, t: np.meshgrid(a, t), Z, T),
+    "select": (lambda a, t: (np.select([T > 1.0, T > 0.0], [a, t], 1.0), np.choose([0, 1, 0, 1], [a, t])), Z, T),
+    "accumulated": (lambda a: (np.cumulative_sum(a, include_initial=True), np.add.accumulate(a), np.multiply.accumulate(a)), Z),
+    "vecdot of a real": (lambda t, m: (np.vecdot(W, t), np.vecdot(t, W), np.linalg.vecdot(W, t), np.vecmat(W[:3], m), np.matvec(m * 1j, t[:3])), T, real(3, 3)),
+    "matvec, vecmat": (lambda a, m: (np.matvec(m, a), np.vecmat(a, m)), array(3), M), "windows": (lambda a: np.lib.stride_tricks.sliding_window_view(a, 2), Z),
+    "norms": (lambda a: (np.linalg.vector_norm(a), np.linalg.vector_norm(a, axis=1, ord=3), np.linalg.matrix_norm(a, ord="nuc")), M),
+    "any, rounded": (lambda a: (np.any(a) * a, np.count_nonzero(a) * a, np.round(a, 1) + a, a.round(1) * a, np.rint(a) * a), Z),
+    "real if close": (lambda a, t: (np.real_if_close(a), np.real_if_close(t + 1e-18j)), Z, T),
 }  # fmt: skip
 #: Of which kernels are made, too.
 KERNELS = {"real meets a number", "matmul", "prod", "parts", "det", "eigvals", "einsum", "solve"}
@@ -145,6 +160,28 @@ def test_a_primitive_of_a_complex_tensor():
     power = tg.primitive(lambda z: np.abs(z) ** 2)
     power.defvjp(lambda g, result, z: 2.0 * g * z)
     np.testing.assert_allclose(tg.grad(lambda z: np.sum(power(z)))(Z), 2.0 * Z)
+
+
+def test_a_primitive_that_computes_with_complex_numbers_inside_is_called_at_every_point():
+    """What it converts for SciPy was, under `jit`, that of the recording."""
+    turned = tg.primitive(lambda x: np.asarray(np.exp(1j * x)).imag)
+    jitted = tg.jit(lambda x: np.sum(turned(x)))
+    root = tg.jit(lambda x: np.sum(linalg.sqrtm((3.0 + 1j * x[0]) * np.eye(2)).imag))
+    for at in (0.3, 0.5):
+        assert jitted(np.full(2, at)) == pytest.approx(2 * np.sin(at))
+        assert root(np.array([at])) == pytest.approx(2 * np.sqrt(3.0 + 1j * at).imag)
+
+
+@every("name", "sqrt log arcsin arccos arccosh arctanh angle".split())
+@every("kind", ["array", "number"])
+def test_a_zero_that_is_known_has_the_sign_of_numpys(name, kind):
+    """It says on which side of a cut a number is; of ``x + 0j`` no part is computed until it is read."""
+    for x in (np.array([-2.0, -0.5, 0.5, 2.0]) if kind == "array" else np.float64(2.0), np.float64(-2.0)):
+        for made in (lambda x: x + 0j, lambda x: -(x + 0j), lambda x: np.conj(x + 0j), lambda x: np.conj(-(x + 0j))):
+            found = [f(x) for f in (lambda x: getattr(np, name)(made(x)), tg.jit(lambda x: getattr(np, name)(made(x))))]
+            ours = getattr(np, name)(made(tg.tensor(x, requires_grad=True))).detach().numpy()
+            for each in (found[1], ours):
+                np.testing.assert_allclose(each, found[0], rtol=1e-12, atol=1e-15)
 
 
 def test_extremes_and_erf_far_out():
@@ -258,8 +295,24 @@ def test_assignment_and_new_arrays():
     z[0] = 3.0
     z.imag[1] = 1.0
     assert z.detach().numpy().tolist() == [3.0, 2.0 + 1.0j]
-    matrix = np.array([[z[0], 1.0], [0.0, z[1]]])
+    matrix = tg.array([[z[0], 1.0], [0.0, z[1]]])
     np.testing.assert_allclose(np.sum(matrix * np.eye(2)).item(), 5.0 + 1.0j)
+
+
+@pytest.mark.parametrize("f", [lambda z: np.sum(z.imag), lambda z: np.sum(np.real(z)), lambda z: np.linalg.norm(z), lambda z: np.var(z, axis=0)])
+def test_complex_numbers_stand_in_no_array_of_objects(f):
+    """NumPy would take them for real: an imaginary part of 0, the root of a sum of squares as norm."""
+
+    def g(a, array=np.array):
+        return f(array([np.exp(1j * a), 1j * a * a]))
+
+    def h(a):
+        return g(a, tg.array)
+
+    for derivative in (tg.grad, tg.jacfwd, lambda f: tg.jit(tg.grad(f)), lambda f: lambda a: tg.vmap(tg.grad(f))(np.array([a]))[0]):
+        with pytest.raises(tg.errors.LeaveTapeError, match=r"write tg\.array\(\[z, \.\.\.\]\)"):
+            derivative(g)(0.7)
+        assert derivative(h)(0.7) == pytest.approx((g(0.7 + 1e-6) - g(0.7 - 1e-6)) / 2e-6, rel=1e-7)
 
 
 def test_what_a_complex_tensor_says_of_itself():

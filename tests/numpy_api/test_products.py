@@ -90,6 +90,8 @@ CASES["gradient"] = [
     (lambda f: np.gradient(f, edge_order=2), (array(6),)), (lambda f: np.gradient(f, X6, edge_order=2), (array(6),)), (lambda f: np.gradient(f, 0.5, axis=0, edge_order=2), (array(6, 2),)),
     (lambda f: np.gradient(f), (array(6, 3),)), (lambda f: np.gradient(f, X6, 0.5), (array(6, 3),)), (lambda f: np.gradient(f, X6, axis=1), (array(3, 6),)),
     (lambda f: np.gradient(f, 0.5, X6, axis=(0, 1)), (array(3, 6),)), (lambda f: np.gradient(f, 2.0, axis=-1), (array(3, 6),)), (lambda f, h: np.gradient(f, h), (array(6), 0.5)),
+    # Beside plain arrays.
+    (lambda h: np.gradient(X6**2, h), (0.5,)), (lambda x: np.gradient(X6**2, x), (X6,)), (lambda e: np.ediff1d(X6, e), (0.5,)), (lambda w: np.polyfit(X6, X6**2, 1, w=w), (array(6),)),
     (lambda f, x: np.gradient(f, x), (array(6), X6)), (lambda f, x: np.gradient(f, x, edge_order=2), (array(6), X6)), (lambda f, x, h: np.gradient(f, x, h), (array(6, 3), X6, 0.5)),
     (np.gradient, (array(2),)), (lambda f: np.gradient(f, [0.0, 3.0]), (array(2),)), (lambda f: np.gradient(f, edge_order=2), (array(3),)), (lambda f, x: np.gradient(f, x, edge_order=2), (array(3), X6[:3])),
     (lambda f: np.gradient(f, [0, 1, 3, 4, 5, 6]), (array(6),)), (lambda f, h, k: np.gradient(f, h, k), (array(4, 3), 0.5, 2.0)),

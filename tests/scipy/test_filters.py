@@ -102,6 +102,8 @@ def test_what_is_refused_says_why():
         mirrored.spatial.distance.cdist(tg.tensor(A, requires_grad=True), B, "cosine")
     with pytest.raises(ValueError, match="two sets of points of one dimension"):
         mirrored.spatial.distance.cdist(tg.tensor(A, requires_grad=True), B[:, :2])
+    with pytest.raises(UnsupportedFunctionError, match="savgol_filter has no rule for complex numbers"):
+        mirrored.signal.savgol_filter(tg.tensor(np.ones(5) * 1j, requires_grad=True), 3, 1)
     with pytest.raises(UnsupportedFunctionError, match="zi="):
         mirrored.signal.sosfilt(np.ones((2, 6)), tg.tensor(SIGNAL, requires_grad=True), zi=np.zeros((2, 2)))
     with pytest.raises(ValueError, match="n_sections, 6"):

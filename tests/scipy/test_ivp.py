@@ -423,3 +423,9 @@ def test_a_limit_of_steps(method):
         solved(tg.tensor(1.0), max_steps=0.5)
     with pytest.raises(ValueError, match="`max_steps` is for methods that choose their steps"):
         mirrored.solve_ivp(lambda t, y: -y, (0.0, 1.0), np.ones(1), method="RK4", max_step=0.1, max_steps=5)
+
+
+def test_a_complex_start_is_refused():
+    """SciPy's norms of complex errors, and so its steps, are others than those of the parts."""
+    with pytest.raises(tg.errors.UnsupportedFunctionError, match="z.real and z.imag"):
+        tg.grad(lambda k: np.abs(mirrored.solve_ivp(lambda t, y: -1j * k * y, (0.0, 1.0), np.array([1.0 + 0j])).y[0, -1]))(0.5)

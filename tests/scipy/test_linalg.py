@@ -38,6 +38,16 @@ def general(found):
     return [np.copy(found[0]), signs_fixed(found[1])]
 
 
+def parts(z):
+    return np.stack([z.real, z.imag])
+
+
+def complex_positive(a):
+    """A positive definite complex matrix from any real one."""
+    z = a + 0.3j * a.swapaxes(-1, -2)
+    return z @ z.conj().T + np.eye(a.shape[-1])
+
+
 BANDS = rng.standard_normal((3, 5)) + np.array([[0.0], [4.0], [0.0]])
 CASES = [
     *(
@@ -111,6 +121,21 @@ CASES = [
     ("solve_banded", lambda m, ab, b: m.solve_banded((1, 1), ab, b), (BANDS, rng.standard_normal(5))),
     ("solve_banded", lambda m, ab, b: m.solve_banded((0, 2), ab, b), (BANDS[::-1], rng.standard_normal((5, 2)))),
     ("solve_banded", lambda m, ab, b: m.solve_banded((2, 0), ab, b), (BANDS[[1, 0, 2]], rng.standard_normal((5, 2)))),
+    *(
+        ("solve_triangular", lambda m, a, b, k=(t, lo, u): parts(m.solve_triangular(a + 0.5j * symmetric(a), b * (1 - 2j), *k)), (A, x))
+        for t in (0, "T", "C") for lo in (False, True) for u in (False, True) for x in (VECTOR, MATRIX)
+    ),
+    ("solve_triangular", lambda m, a, b: parts(m.solve_triangular(a, b * 1j)), (A, VECTOR)),
+    ("solve_triangular", lambda m, a, b: parts(m.solve_triangular(a * 1j, b)), (A, VECTOR)),
+    *(("cho_solve", lambda m, a, b, lo=lo: parts(m.cho_solve(m.cho_factor(complex_positive(a), lower=lo), b * (1 + 1j))), (A, MATRIX)) for lo in (False, True)),
+    ("solve", lambda m, a, b: parts(m.solve(complex_positive(a), b, assume_a="pos")), (A, VECTOR)),
+    ("eigh", lambda m, a, b: m.eigh(complex_positive(a), complex_positive(b), eigvals_only=True), (A, A.T)),
+    *(
+        ("solve_banded", lambda m, ab, b, k=k: parts(m.solve_banded(k, ab + 0.7j * ab[:, ::-1], b * (1 + 1j))), (BANDS, x))
+        for k in ((1, 1), (2, 0), (0, 2)) for x in (rng.standard_normal(5), rng.standard_normal((5, 2)))
+    ),
+    ("solve_banded", lambda m, ab, b: parts(m.solve_banded((1, 1), ab, b * 1j)), (BANDS, rng.standard_normal(5))),
+    ("solve_banded", lambda m, ab, b: parts(m.solve_banded((1, 1), ab * 1j, b)), (BANDS, rng.standard_normal(5))),
     ("block_diag", lambda m, a, b, c: m.block_diag(a, b, c), (A, VECTOR, 2.0)),
     ("block_diag", lambda m, a, b: m.block_diag(a, b), (TALL, MATRIX)),
     ("toeplitz", lambda m, c: m.toeplitz(c), (VECTOR,)),

@@ -8,6 +8,8 @@ import scipy.sparse.linalg
 import tapegrad as tg
 import tapegrad.scipy.sparse.linalg as mirrored
 from tapegrad.scipy.mirrors import MIRRORS
+from tapegrad.scipy.sparse import csr_array
+from tests.numpy_api.complex_checks import array, compare
 from tests.rules.checker import check, generator, gradient, leaf, plain
 
 rng = generator(53)
@@ -99,6 +101,28 @@ def test_solutions(kind):
     g = tg.jit(tg.grad(lambda b: np.sum(np.sin(lu.solve(b)))))
     for b in (VECTOR[:3], VECTOR[1:], VECTOR[:3]):
         np.testing.assert_allclose(g(b), gradient(lambda b: np.sum(np.sin(np.linalg.solve(SQUARE, b))), b), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_complex_products(kind):
+    z, t = array(3), array(3, real=True)
+    for a in (kind(SQUARE * (1 + 2j)), kind(SQUARE)):
+        compare(lambda z: (a @ z, z @ a, a @ z.reshape(3, 1) * z), z)
+    compare(lambda t: kind(SQUARE * 1j) @ t, t)
+    if issubclass(kind, sparse.spmatrix):
+        compare(lambda z: a * z, z)
+
+
+def test_complex_solutions():
+    z, b, t = array(3), array(3, 2), array(3, real=True)
+    for a in (sparse.csc_array(SQUARE * (1 + 2j) + 1j * np.eye(3)), sparse.csr_array(SQUARE)):
+        for right in (z, b):
+            compare(lambda b: mirrored.spsolve(a, b), right)
+    compare(lambda t: mirrored.spsolve(sparse.csc_array(SQUARE * 1j), t), t)
+    places = [0, 1, 2, 0, 1], [0, 1, 2, 1, 2]
+    for values in (array(5) + 3.0, array(5, real=True) + 3.0):
+        compare(lambda v, b: mirrored.spsolve(csr_array((v, places), shape=(3, 3)), b), values, z)
+    compare(lambda v, b: mirrored.spsolve(csr_array((v, places), shape=(3, 3)), b), array(5) + 3.0, t)
 
 
 def test_names():

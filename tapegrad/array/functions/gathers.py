@@ -267,7 +267,7 @@ def segment_min(data: TensorLike, ids: TensorLike, num: int | None = None) -> Te
 
 def sparse_product(a, b):
     """``a @ b`` where one is a constant sparse matrix of SciPy's, and the other a tensor of one or two axes."""
-    if isinstance(a, Differentiable):
+    if hasattr(b, "tocoo"):
         return transpose(sparse_product(b.T, transpose(a)))
     if len(a.shape) != 2 or b.ndim not in (1, 2) or a.shape[1] != b.shape[0]:
         raise ShapeError(f"the product of a sparse matrix of shape {a.shape} and a tensor of shape {tuple(b.shape)} does not exist")

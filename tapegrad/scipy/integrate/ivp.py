@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ...array.complex import is_complex, refused
 from ...array.functions import stack
 from ...array.record import guard_on
 from ...autograd.custom import stop_gradient
@@ -143,6 +144,8 @@ def solve_ivp(
         why = ": ODEPACK's steps have no derivative; give BDF or Radau if the equations are stiff, DOP853 if not" if name == "LSODA" else ""
         raise UnsupportedFunctionError(f"solve_ivp with tensors takes the methods {', '.join(METHODS)} and RK4, not {name!r}{why}")
     y0 = array(y0)
+    if is_complex(y0):
+        raise refused("solve_ivp from a complex y0")
     times = None if t_eval is None else array(t_eval)
     sparsity = options.pop("jac_sparsity", None) if name in IMPLICIT else None
     problem, first_step, jac = _problem(fun, t_span, y0, name, times, happening, vectorized, args, options)

@@ -2,12 +2,13 @@
 
 import numpy as np
 
+from ...array.complex import ComplexTensor, is_complex, lifted
 from ...common.uninterrupted import Lazily
 from ..mirrors import Beside, array, mirror, names_of, of_theirs
 from .values import SparseTensor, logdet, solution  # noqa: F401
 
 __all__, __dir__, __getattr__ = names_of(__name__, "logdet")
-_theirs = Lazily("scipy.sparse.linalg")
+_theirs, _sparse = Lazily("scipy.sparse.linalg"), Lazily("scipy.sparse")
 
 
 class Factors(Beside):
@@ -59,10 +60,25 @@ def splu(A, permc_spec=None, diag_pivot_thresh=None, relax=None, panel_size=None
     return Factors(_theirs.splu(A, permc_spec, diag_pivot_thresh, relax, panel_size, options or {}))
 
 
+def _doubled(A):
+    """The real matrix that has ``[[a, -b], [b, a]]`` in the place of each element ``a + ib``."""
+    entries = A.tocoo()
+    (rows, columns), data = entries.coords, entries.data
+    values = np.concatenate([data.real, -data.imag, data.imag, data.real])
+    places = [np.concatenate([2 * at + k for k in shifts]) for at, shifts in ((rows, (0, 0, 1, 1)), (columns, (0, 1, 0, 1)))]
+    shape = 2 * A.shape[0], 2 * A.shape[1]
+    return SparseTensor(values, tuple(places), shape) if isinstance(A, SparseTensor) else _sparse.csc_array((values, tuple(places)), shape=shape)
+
+
 @mirror
 def spsolve(A, b, permc_spec=None, use_umfpack=True):
-    """The solution of ``A @ x = b``, differentiable in the vector or matrix `b` and, of a `SparseTensor`, in its values."""
+    """The solution of ``A @ x = b``, differentiable in the vector or matrix `b` and, of a `SparseTensor`, in its values; real or complex."""
     b = array(b)
+    if is_complex(A.tocoo().data):
+        pairs = spsolve(_doubled(A), np.reshape(np.stack([lifted(b).real, lifted(b).imag], 1), (-1, *b.shape[1:])))
+        return ComplexTensor(pairs[::2], pairs[1::2])
+    if is_complex(b):
+        return ComplexTensor(*(spsolve(A, part) for part in (b.real, b.imag)))
     if isinstance(A, SparseTensor):
         return solution(A.data, b, pattern=A.pattern, trans="N")
     return splu(A.tocsc().astype(np.result_type(A.dtype, b.dtype)), permc_spec).solve(b)
