@@ -202,9 +202,6 @@ class TapeStore(_Words):
                 store = registry.walks.reclaim(self)
             if store.length * 2 >= store.capacity:
                 store.resize(int(store.capacity * GROWTH))
-            else:
-                # Most of it was over: no long recording.
-                store.began = 0.0
             if not store.pinned:
                 store.due = store.capacity
         store._set_limit()
