@@ -8,17 +8,18 @@ roots lie on.  A pass that is itself to be differentiated is another one (`autog
 2. seed the adjoints and sweep down; the sweep comes back to Python only at
    slots with observers (hooks, ``retain_grad``, requested inputs), and to
    let go of large saved values;
-3. take the adjoints of the leaves and run their hooks.  The caller adds them to
-   ``.grad`` after that, so a hook that raises has changed nothing;
+3. take the adjoints of the leaves;
 4. unless the graph is retained, clear what was visited.  If that is everything
-   on the store, the store is retired as a whole and the thread goes on with a
-   fresh one that takes over its buffer.
+   on the store, it is retired: the thread goes on with a fresh one, in its buffer;
+5. after all stores, run the hooks of the leaves on the sums.  The caller adds them to
+   ``.grad`` after that, so a hook that raises has changed nothing.
 
 Gradients as they reach leaves and computed tensors (``.grad``, hooks, ``retain_grad``) come first.
 """
 
 import threading
 import weakref
+from functools import partial
 
 import numpy as np
 
@@ -164,9 +165,21 @@ class BackwardResult:
     """What a backward pass found, before anything is changed."""
 
     def __init__(self):
+        self.arrived = {}  # id(leaf) -> (leaf, its hooks, who hands its gradient out, value)
         self.leaves = []  # (leaf, value)
         self.requested = {}  # id(tensor) -> value
         self.retained = []  # (weak reference, value)
+
+    def arrive(self, leaf, value, hooks, hand_out):
+        """Take what one root, or the pass over one store, has for a leaf: its hooks wait for the sum."""
+        *_, total = self.arrived.get(id(leaf), (None,))
+        self.arrived[id(leaf)] = leaf, hooks, hand_out, value if total is None else total + value
+
+    def finish(self, recorded):
+        for leaf, hooks, hand_out, value in self.arrived.values():
+            value = run_hooks(hooks, value, recorded)
+            hand_out(value, self)
+            self.leaves.append((leaf, value))
 
     def accumulate_retained(self):
         """Give tensors that called ``retain_grad`` their gradients."""
@@ -177,10 +190,9 @@ class BackwardResult:
 
 def sweep_back(roots, seeds, retain, wanted, allow_unused=True):
     """Run one backward pass; returns a `BackwardResult`."""
-    if len(roots) == 1 and wanted is None and not retain and type(seeds[0]) is float:
-        result = _sweep_whole(roots[0], seeds[0])
-        if result is not None:
-            return result
+    whole = len(roots) == 1 and wanted is None and not retain and type(seeds[0]) is float
+    if whole and (result := _sweep_whole(roots[0], seeds[0])) is not None:
+        return result
     return passes_over((Pass, Pass), roots, seeds, wanted, allow_unused, retain)
 
 
@@ -207,10 +219,7 @@ def passes_over(kinds, roots, seeds, wanted, allow_unused, *how):
     result = BackwardResult()
     for t, seed in zip(roots, seeds):
         if t._t is None:
-            value = run_hooks(t._extras(False) and t._x.hooks, seed, kinds[0].recorded)
-            result.leaves.append((t, value))
-            if wanted is not None and any(w is t for w in wanted):
-                merge(result.requested, t, value)
+            result.arrive(t, seed, t._extras(False) and t._x.hooks, partial(hand_to, [t][: any(w is t for w in wanted or ())]))
     interior = [(t, s) for t, s in zip(roots, seeds) if t._t is not None]
     stores = stores_of([t for t, _ in interior])
     # What ends meanwhile may run a finalizer that records: the stores stay in their places.
@@ -220,13 +229,14 @@ def passes_over(kinds, roots, seeds, wanted, allow_unused, *how):
         passes = [kinds[store.trace is not None](store, [(t._i, s) for t, s in interior if t._t is store], wanted) for store in stores]
         for one in passes:
             one.check()
-        missing = set() if wanted is None else {id(t) for t in wanted} - set(result.requested)
+        missing = set() if wanted is None else {id(t) for t in wanted} - set(result.arrived)
         for one in passes:
             missing -= one.reaches()
         if missing and not allow_unused:
             refuse_unused(wanted, missing)
         for one in passes:
             one.run(result, *how)
+        result.finish(kinds[0].recorded)
     finally:
         for store in stores:
             store.unpin()
@@ -307,9 +317,11 @@ def refuse_unused(wanted, missing):
             )
 
 
-def merge(table, tensor, value):
-    total = table.get(id(tensor))
-    table[id(tensor)] = value if total is None else total + value
+def hand_to(tensors, value, result):
+    """Give an adjoint to those that asked for it."""
+    for t in tensors:
+        total = result.requested.get(id(t))
+        result.requested[id(t)] = own_copy(value) if total is None else total + value
 
 
 def _marked_leaves(store, marks):
@@ -372,11 +384,9 @@ class Pass:
                 self._check_changed_leaf(slot, leaf)
         watched = self.store.watched
         if watched.slots:
-            changed = walks.native.first_changed(watched, marks, self.low, self.high)
-            if changed >= 0:
+            if (changed := walks.native.first_changed(watched, marks, self.low, self.high)) >= 0:
                 raise self._modified(watched.owners[changed], watched.slots[changed])
-        exposed = exposed_since(watched.born)
-        if exposed:
+        if exposed := exposed_since(watched.born):
             watched_slots = set(watched.slots)
             for reader, saved in self._saved(self.low):
                 if reader not in watched_slots and any(owner_of(saved) is owner for owner in exposed):
@@ -533,8 +543,7 @@ class Pass:
 
     def _hand_out(self, slot, value, result):
         """Give an adjoint to who asked for it."""
-        for t in self.wanted.get(slot, ()):
-            merge(result.requested, t, own_copy(value))
+        hand_to(self.wanted.get(slot, ()), value, result)
         if slot in self.store.retained:
             result.retained.append((self.store.retained[slot], own_copy(value)))
 
@@ -554,9 +563,7 @@ class Pass:
             return
         # An argument of a function that is differentiated lies on the tape itself.
         hooks = self.store.hooks.get(slot) if leaf._t is not None else leaf._x and leaf._x.hooks
-        value = run_hooks(hooks, value, self.recorded)
-        self._hand_out(slot, value, result)
-        result.leaves.append((leaf, value))
+        result.arrive(leaf, value, hooks, partial(self._hand_out, slot))
 
     # -- after -----------------------------------------------------------------------
     def _clear(self, place):

@@ -16,7 +16,7 @@ from ..common.registry import registry
 from ..tape.modes import enable_grad
 from . import reading
 from .adjoint import between, pull
-from .backward import BackwardResult, Pass, merge, passes_over, through_hooks, wanted_of
+from .backward import BackwardResult, Pass, hand_to, passes_over, through_hooks, wanted_of
 
 #: Compiled code goes over all slots between root and leaf: a pass through fewer than one in so many runs rules.
 SPARSE = 1000
@@ -113,8 +113,7 @@ class TracedPass:
 
     def run(self, result, lanes=None):
         def visit(slot, g):
-            for t in self.wanted.get(slot, ()):
-                merge(result.requested, t, g)
+            hand_to(self.wanted.get(slot, ()), g, result)
             return g
 
         with values_of(self.store):
