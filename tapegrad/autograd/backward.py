@@ -38,7 +38,7 @@ from ..tape.modes import enable_grad
 from ..tape.places import caller_place, name_of
 from ..tape.watch import Exposure, exposed_since, owner_of
 from .adjoint import pulled
-from .reading import Instruction, retire, second_backward_error
+from .reading import Instruction, retire, second_backward_error, slots_on
 
 # ---- gradients as they reach leaves and computed tensors -----------------------------------------
 _ACCUMULATE = remade(threading.Lock())
@@ -332,21 +332,15 @@ def _marked_leaves(store, marks):
     return [entry for slot in (marks == LEAF_MARK).nonzero()[0].tolist() for entry in store.leaves_from(slot, slot)]
 
 
-def slot_on(store, t):
-    """The slot of a tracked tensor on `store`; None if it was not used there."""
-    if t._t is None:
-        return store.leaves.get(t._k)
-    return t._i if store_of(t) is store else None
-
-
 def wanted_of(store, wanted, high):
     """The wanted tensors that lie on `store`, not above slot `high`: by slot."""
     by_slot = {}
     # (One that is asked for twice is handed its gradient once.)
-    for t in {id(t): t for t in wanted or ()}.values():
-        slot = slot_on(store, t)
-        if slot is not None and slot <= high:
-            by_slot.setdefault(slot, []).append(t)
+    wanted = [*{id(t): t for t in wanted or ()}.values()]
+    for t, slots in zip(wanted, slots_on(store, wanted)):
+        for slot in slots:
+            if slot <= high:
+                by_slot.setdefault(slot, []).append(t)
     return by_slot
 
 

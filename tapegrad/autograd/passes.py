@@ -124,7 +124,8 @@ class TracedPass:
         """Zero for what is wanted, reached and handed nothing (None where it is for several seeds)."""
         for slot in set(self.order) & set(self.wanted) if lanes is None else ():
             for t in self.wanted[slot]:
-                result.requested.setdefault(id(t), _or_zero(None, t))
+                if id(t) not in result.arrived:
+                    result.requested.setdefault(id(t), _or_zero(None, t))
 
     def _find(self, bottoms):
         """Find what lies on the way from slots `bottoms` up to the roots."""
