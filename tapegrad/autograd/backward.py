@@ -37,8 +37,8 @@ from ..tape.layout import ARRAY_LEAF, CLEARED, LEAF_MARK, MARK, SCALAR
 from ..tape.modes import enable_grad
 from ..tape.places import caller_place, name_of
 from ..tape.watch import Exposure, exposed_since, owner_of
-from .adjoint import pulled
-from .reading import Instruction, retire, second_backward_error, slots_on
+from .adjoint import between, pulled
+from .reading import Instruction, Region, retire, second_backward_error, slots_on
 
 # ---- gradients as they reach leaves and computed tensors -----------------------------------------
 _ACCUMULATE = remade(threading.Lock())
@@ -496,11 +496,14 @@ class Pass:
                         checking.adjoint(instruction.row.name, self.store, slot, adjoint, gradient, which)
 
     def _stops(self):
-        """Slots with observers, from high to low."""
+        """Slots with observers, from high to low; of hooks those on the way to what is wanted."""
         store = self.store
         if not (store.in_python or store.hooks or store.node_hooks or store.pre_hooks or store.retained or self.wanted):
             return ()
-        waiting = {*store.in_python, *store.hooks, *store.node_hooks, *store.pre_hooks, *store.retained, *self.wanted}
+        waiting = {*store.hooks, *store.node_hooks, *store.pre_hooks, *store.retained}
+        if self.only_wanted and waiting:
+            waiting.intersection_update(between(Region(store, plain=True), [slot for slot, _ in self.roots], self.wanted))
+        waiting.update(store.in_python, self.wanted)
         return sorted((s for s in waiting if s <= self.high and self.marks[s] == MARK), reverse=True)
 
     def _adjoint(self, sweep, slot, meta):

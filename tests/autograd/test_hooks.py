@@ -107,6 +107,21 @@ def test_the_hook_of_a_leaf_gets_the_sum_of_all_roots(create_graph):
         assert (seen, found.tolist(), x.grad.tolist()) == ([[total] * 2] * 2, [total**2] * 2, [total**2] * 2)
 
 
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_a_gradient_by_some_tensors_meets_observers_on_the_way_to_them_only(create_graph):
+    x, w, seen = tg.tensor([1.0, 2.0], requires_grad=True), tg.tensor(3.0, requires_grad=True), []
+    on, off = x * 2.0, np.exp(w)
+    for t in (on, off):
+        t.retain_grad()
+        t.register_hook(lambda g, t=t: seen.append(t is on))
+        t.grad_fn.register_prehook(lambda outer, t=t: seen.append(t is on))
+    y = np.sum(on) * off
+    tg.autograd.grad(y, [x], retain_graph=True, create_graph=create_graph)
+    assert seen == [True, True] and on.grad is not None and off.grad is None
+    y.backward(inputs=[w], retain_graph=True, create_graph=create_graph)
+    assert seen == [True, True, False, False] and off.grad.item() == 6.0
+
+
 def apart(x, factor):
     with tg.Tape():
         return x * factor
