@@ -218,8 +218,8 @@ def passes_over(kinds, roots, seeds, wanted, allow_unused, *how):
     """
     result = BackwardResult()
     for t, seed in zip(roots, seeds):
-        if t._t is None:
-            result.arrive(t, seed, t._extras(False) and t._x.hooks, partial(hand_to, [t][: any(w is t for w in wanted or ())]))
+        if t._t is None and (wanted is None or any(w is t for w in wanted)):
+            result.arrive(t, seed, t._extras(False) and t._x.hooks, partial(hand_to, () if wanted is None else (t,)))
     interior = [(t, s) for t, s in zip(roots, seeds) if t._t is not None]
     stores = stores_of([t for t, _ in interior])
     # What ends meanwhile may run a finalizer that records: the stores stay in their places.

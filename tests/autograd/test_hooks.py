@@ -120,6 +120,8 @@ def test_a_gradient_by_some_tensors_meets_observers_on_the_way_to_them_only(crea
     assert seen == [True, True] and on.grad is not None and off.grad is None
     y.backward(inputs=[w], retain_graph=True, create_graph=create_graph)
     assert seen == [True, True, False, False] and off.grad.item() == 6.0
+    x.register_hook(lambda g: seen.append(x))
+    assert tg.autograd.grad([x, on], [w], [np.ones(2)] * 2, retain_graph=True, create_graph=create_graph, allow_unused=True) == (None,) and len(seen) == 4
 
 
 def apart(x, factor):
