@@ -172,12 +172,10 @@ class BackwardResult:
 
     def arrive(self, leaf, value, hooks, hand_out):
         """Take what one root, or the pass over one store, has for a leaf: its hooks wait for the sum."""
-        *_, total = self.arrived.get(id(leaf), (None,))
-        self.arrived[id(leaf)] = leaf, hooks, hand_out, value if total is None else total + value
-
-    def finish(self, recorded):
-        for leaf, hooks, hand_out, value in self.arrived.values():
-            value = run_hooks(hooks, value, recorded)
+        if hooks:
+            *_, total = self.arrived.get(id(leaf), (None,))
+            self.arrived[id(leaf)] = leaf, hooks, hand_out, value if total is None else total + value
+        else:
             hand_out(value, self)
             self.leaves.append((leaf, value))
 
@@ -229,14 +227,17 @@ def passes_over(kinds, roots, seeds, wanted, allow_unused, *how):
         passes = [kinds[store.trace is not None](store, [(t._i, s) for t, s in interior if t._t is store], wanted) for store in stores]
         for one in passes:
             one.check()
-        missing = set() if wanted is None else {id(t) for t in wanted} - set(result.arrived)
+        missing = set() if wanted is None else {id(t) for t in wanted} - {*result.arrived, *result.requested}
         for one in passes:
             missing -= one.reaches()
         if missing and not allow_unused:
             refuse_unused(wanted, missing)
         for one in passes:
             one.run(result, *how)
-        result.finish(kinds[0].recorded)
+        for leaf, hooks, hand_out, value in result.arrived.values():
+            value = run_hooks(hooks, value, kinds[0].recorded)
+            hand_out(value, result)
+            result.leaves.append((leaf, value))
     finally:
         for store in stores:
             store.unpin()
@@ -335,8 +336,10 @@ def _marked_leaves(store, marks):
 def wanted_of(store, wanted, high):
     """The wanted tensors that lie on `store`, not above slot `high`: by slot."""
     by_slot = {}
+    if not wanted:
+        return by_slot
     # (One that is asked for twice is handed its gradient once.)
-    wanted = [*{id(t): t for t in wanted or ()}.values()]
+    wanted = [*{id(t): t for t in wanted}.values()]
     for t, slots in zip(wanted, slots_on(store, wanted)):
         for slot in slots:
             if slot <= high:
