@@ -8,17 +8,18 @@ roots lie on.  A pass that is itself to be differentiated is another one (`autog
 2. seed the adjoints and sweep down; the sweep comes back to Python only at
    slots with observers (hooks, ``retain_grad``, requested inputs), and to
    let go of large saved values;
-3. take the adjoints of the leaves and run their hooks.  The caller adds them to
-   ``.grad`` after that, so a hook that raises has changed nothing;
+3. take the adjoints of the leaves;
 4. unless the graph is retained, clear what was visited.  If that is everything
-   on the store, the store is retired as a whole and the thread goes on with a
-   fresh one that takes over its buffer.
+   on the store, it is retired: the thread goes on with a fresh one, in its buffer;
+5. after all stores, run the hooks of the leaves on the sums.  The caller adds them to
+   ``.grad`` after that, so a hook that raises has changed nothing.
 
 Gradients as they reach leaves and computed tensors (``.grad``, hooks, ``retain_grad``) come first.
 """
 
 import threading
 import weakref
+from functools import partial
 
 import numpy as np
 
@@ -36,8 +37,8 @@ from ..tape.layout import ARRAY_LEAF, CLEARED, LEAF_MARK, MARK, SCALAR
 from ..tape.modes import enable_grad
 from ..tape.places import caller_place, name_of
 from ..tape.watch import Exposure, exposed_since, owner_of
-from .adjoint import pulled
-from .reading import Instruction, retire, second_backward_error
+from .adjoint import between, pulled
+from .reading import Instruction, Region, retire, second_backward_error, slots_on
 
 # ---- gradients as they reach leaves and computed tensors -----------------------------------------
 _ACCUMULATE = remade(threading.Lock())
@@ -164,9 +165,19 @@ class BackwardResult:
     """What a backward pass found, before anything is changed."""
 
     def __init__(self):
+        self.arrived = {}  # id(leaf) -> (leaf, its hooks, who hands its gradient out, value)
         self.leaves = []  # (leaf, value)
         self.requested = {}  # id(tensor) -> value
         self.retained = []  # (weak reference, value)
+
+    def arrive(self, leaf, value, hooks, hand_out):
+        """Take what one root, or the pass over one store, has for a leaf: its hooks wait for the sum."""
+        if hooks:
+            *_, total = self.arrived.get(id(leaf), (None,))
+            self.arrived[id(leaf)] = leaf, hooks, hand_out, value if total is None else total + value
+        else:
+            hand_out(value, self)
+            self.leaves.append((leaf, value))
 
     def accumulate_retained(self):
         """Give tensors that called ``retain_grad`` their gradients."""
@@ -177,10 +188,9 @@ class BackwardResult:
 
 def sweep_back(roots, seeds, retain, wanted, allow_unused=True):
     """Run one backward pass; returns a `BackwardResult`."""
-    if len(roots) == 1 and wanted is None and not retain and type(seeds[0]) is float:
-        result = _sweep_whole(roots[0], seeds[0])
-        if result is not None:
-            return result
+    whole = len(roots) == 1 and wanted is None and not retain and type(seeds[0]) is float
+    if whole and (result := _sweep_whole(roots[0], seeds[0])) is not None:
+        return result
     return passes_over((Pass, Pass), roots, seeds, wanted, allow_unused, retain)
 
 
@@ -206,11 +216,8 @@ def passes_over(kinds, roots, seeds, wanted, allow_unused, *how):
     """
     result = BackwardResult()
     for t, seed in zip(roots, seeds):
-        if t._t is None:
-            value = run_hooks(t._extras(False) and t._x.hooks, seed, kinds[0].recorded)
-            result.leaves.append((t, value))
-            if wanted is not None and any(w is t for w in wanted):
-                merge(result.requested, t, value)
+        if t._t is None and (wanted is None or any(w is t for w in wanted)):
+            result.arrive(t, seed, t._extras(False) and t._x.hooks, partial(hand_to, () if wanted is None else (t,)))
     interior = [(t, s) for t, s in zip(roots, seeds) if t._t is not None]
     stores = stores_of([t for t, _ in interior])
     # What ends meanwhile may run a finalizer that records: the stores stay in their places.
@@ -220,13 +227,17 @@ def passes_over(kinds, roots, seeds, wanted, allow_unused, *how):
         passes = [kinds[store.trace is not None](store, [(t._i, s) for t, s in interior if t._t is store], wanted) for store in stores]
         for one in passes:
             one.check()
-        missing = set() if wanted is None else {id(t) for t in wanted} - set(result.requested)
+        missing = set() if wanted is None else {id(t) for t in wanted} - {*result.arrived, *result.requested}
         for one in passes:
             missing -= one.reaches()
         if missing and not allow_unused:
             refuse_unused(wanted, missing)
         for one in passes:
             one.run(result, *how)
+        for leaf, hooks, hand_out, value in result.arrived.values():
+            value = run_hooks(hooks, value, kinds[0].recorded)
+            hand_out(value, result)
+            result.leaves.append((leaf, value))
     finally:
         for store in stores:
             store.unpin()
@@ -307,9 +318,11 @@ def refuse_unused(wanted, missing):
             )
 
 
-def merge(table, tensor, value):
-    total = table.get(id(tensor))
-    table[id(tensor)] = value if total is None else total + value
+def hand_to(tensors, value, result):
+    """Give an adjoint to those that asked for it."""
+    for t in tensors:
+        total = result.requested.get(id(t))
+        result.requested[id(t)] = own_copy(value) if total is None else total + value
 
 
 def _marked_leaves(store, marks):
@@ -320,21 +333,17 @@ def _marked_leaves(store, marks):
     return [entry for slot in (marks == LEAF_MARK).nonzero()[0].tolist() for entry in store.leaves_from(slot, slot)]
 
 
-def slot_on(store, t):
-    """The slot of a tracked tensor on `store`; None if it was not used there."""
-    if t._t is None:
-        return store.leaves.get(t._k)
-    return t._i if store_of(t) is store else None
-
-
 def wanted_of(store, wanted, high):
     """The wanted tensors that lie on `store`, not above slot `high`: by slot."""
     by_slot = {}
+    if not wanted:
+        return by_slot
     # (One that is asked for twice is handed its gradient once.)
-    for t in {id(t): t for t in wanted or ()}.values():
-        slot = slot_on(store, t)
-        if slot is not None and slot <= high:
-            by_slot.setdefault(slot, []).append(t)
+    wanted = [*{id(t): t for t in wanted}.values()]
+    for t, slots in zip(wanted, slots_on(store, wanted)):
+        for slot in slots:
+            if slot <= high:
+                by_slot.setdefault(slot, []).append(t)
     return by_slot
 
 
@@ -372,11 +381,9 @@ class Pass:
                 self._check_changed_leaf(slot, leaf)
         watched = self.store.watched
         if watched.slots:
-            changed = walks.native.first_changed(watched, marks, self.low, self.high)
-            if changed >= 0:
+            if (changed := walks.native.first_changed(watched, marks, self.low, self.high)) >= 0:
                 raise self._modified(watched.owners[changed], watched.slots[changed])
-        exposed = exposed_since(watched.born)
-        if exposed:
+        if exposed := exposed_since(watched.born):
             watched_slots = set(watched.slots)
             for reader, saved in self._saved(self.low):
                 if reader not in watched_slots and any(owner_of(saved) is owner for owner in exposed):
@@ -492,11 +499,14 @@ class Pass:
                         checking.adjoint(instruction.row.name, self.store, slot, adjoint, gradient, which)
 
     def _stops(self):
-        """Slots with observers, from high to low."""
+        """Slots with observers, from high to low; of hooks those on the way to what is wanted."""
         store = self.store
         if not (store.in_python or store.hooks or store.node_hooks or store.pre_hooks or store.retained or self.wanted):
             return ()
-        waiting = {*store.in_python, *store.hooks, *store.node_hooks, *store.pre_hooks, *store.retained, *self.wanted}
+        waiting = {*store.hooks, *store.node_hooks, *store.pre_hooks, *store.retained}
+        if self.only_wanted and waiting:
+            waiting.intersection_update(between(Region(store, plain=True), [slot for slot, _ in self.roots], self.wanted))
+        waiting.update(store.in_python, self.wanted)
         return sorted((s for s in waiting if s <= self.high and self.marks[s] == MARK), reverse=True)
 
     def _adjoint(self, sweep, slot, meta):
@@ -533,8 +543,7 @@ class Pass:
 
     def _hand_out(self, slot, value, result):
         """Give an adjoint to who asked for it."""
-        for t in self.wanted.get(slot, ()):
-            merge(result.requested, t, own_copy(value))
+        hand_to(self.wanted.get(slot, ()), value, result)
         if slot in self.store.retained:
             result.retained.append((self.store.retained[slot], own_copy(value)))
 
@@ -554,9 +563,7 @@ class Pass:
             return
         # An argument of a function that is differentiated lies on the tape itself.
         hooks = self.store.hooks.get(slot) if leaf._t is not None else leaf._x and leaf._x.hooks
-        value = run_hooks(hooks, value, self.recorded)
-        self._hand_out(slot, value, result)
-        result.leaves.append((leaf, value))
+        result.arrive(leaf, value, hooks, partial(self._hand_out, slot))
 
     # -- after -----------------------------------------------------------------------
     def _clear(self, place):

@@ -33,9 +33,9 @@ from ..tape.modes import enable_grad, recording
 from ..tape.places import caller_frame
 from ..tape.store import thread_state
 from .adjoint import between, push
-from .backward import Pass, own_copy, slot_on, stores_of, sweep_back
+from .backward import Pass, own_copy, stores_of, sweep_back
 from .passes import sweep_recorded, values_of
-from .reading import Region
+from .reading import Region, slots_on
 from .recording import check_result, was_variable
 
 _CLONE = BY_NAME["clone"].opcode
@@ -372,8 +372,8 @@ def carried(bases, outputs, seeds, walk, plain=False, behind=None):
     live = [t for t in outputs if tracked(t)]
     for store in stores_of([t for t in live if t._t is not None]):
         here, known = [t for t in live if t._t is store], {}
-        for slot, seed in zip([slot_on(store, base) for base in bases], seeds):
-            if slot is not None and seed is not None:
+        for slots, seed in zip(slots_on(store, bases), seeds):
+            for slot in slots if seed is not None else ():
                 known[slot] = known[slot] + seed if slot in known else seed
         carried_to = _carry(store, [t._i for t in here], known, walk, plain, behind) if known or plain else known.get
         found.update((id(t), carried_to(t._i)) for t in here)

@@ -16,7 +16,7 @@ from ..common.registry import registry
 from ..tape.modes import enable_grad
 from . import reading
 from .adjoint import between, pull
-from .backward import BackwardResult, Pass, merge, passes_over, through_hooks, wanted_of
+from .backward import BackwardResult, Pass, hand_to, passes_over, through_hooks, wanted_of
 
 #: Compiled code goes over all slots between root and leaf: a pass through fewer than one in so many runs rules.
 SPARSE = 1000
@@ -113,8 +113,7 @@ class TracedPass:
 
     def run(self, result, lanes=None):
         def visit(slot, g):
-            for t in self.wanted.get(slot, ()):
-                merge(result.requested, t, g)
+            hand_to(self.wanted.get(slot, ()), g, result)
             return g
 
         with values_of(self.store):
@@ -125,7 +124,8 @@ class TracedPass:
         """Zero for what is wanted, reached and handed nothing (None where it is for several seeds)."""
         for slot in set(self.order) & set(self.wanted) if lanes is None else ():
             for t in self.wanted[slot]:
-                result.requested.setdefault(id(t), _or_zero(None, t))
+                if id(t) not in result.arrived:
+                    result.requested.setdefault(id(t), _or_zero(None, t))
 
     def _find(self, bottoms):
         """Find what lies on the way from slots `bottoms` up to the roots."""

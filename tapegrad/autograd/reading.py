@@ -19,7 +19,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..array.record import kept_error, plain
+from ..array.record import kept_error, plain, store_of
 from ..common.errors import ClearedTapeError
 from ..interpreter.fields import place
 from ..interpreter.signature import Signature
@@ -33,6 +33,25 @@ SECOND_BACKWARD = (
     "Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if "
     "you need to backward through the graph a second time or if you need to access saved tensors after calling backward."
 )
+
+
+def slot_on(store, t):
+    """The slot of a tracked tensor on `store`; None if it was not used there with the value that it has."""
+    if t._t is None:
+        return store.leaves.get(t._k)
+    return t._i if store_of(t) is store else None
+
+
+def slots_on(store, tensors):
+    """The slots on `store` of tracked tensors, of each a list: a leaf that was changed in place has one for each value with which it was used."""
+    slots = {id(t): [slot] if (slot := slot_on(store, t)) is not None else [] for t in tensors}
+    # (One that was no leaf for a while is found by no key, either.)
+    changed = {id(t): slots[id(t)] for t in tensors if t._t is None and (not slots[id(t)] or t._x is not None and t._x.changed)}
+    for slot, reference, _ in store.leaf_list if changed else ():
+        own = changed.get(id(reference()))
+        if own is not None and slot not in own:
+            own.append(slot)
+    return [slots[id(t)] for t in tensors]
 
 
 class Instruction:

@@ -50,7 +50,8 @@ def fit(
     fixed : sequence of str
         Names of parameters that keep their start value.
     ties : dict of str to callable, optional
-        Parameters that are computed from the others; each callable takes these in the containers of `start`.
+        Parameters that are computed from the others, which may be tied, too; each callable takes these in the containers of `start`, and returns a
+        number, or as many as the name means.
     covariance : {"gauss-newton", "hessian", "sandwich"}, optional
         How to estimate the covariance: from the squares of the Jacobian (default for least squares), from the exact Hessian (for
         likelihoods), or from both, for models or losses that are not the data's own distribution (for robust losses).

@@ -10,8 +10,10 @@ import re
 import numpy as np
 
 from ..array.functions import concatenate, exp, expit, log_expit, where
+from ..array.trees import joined
 from ..common.errors import OptimizationError, StructureError
 from ..optimize.layout import Layout, as_bounds
+from ..sparse.api import sparsity
 
 
 class Parameters:
@@ -25,7 +27,8 @@ class Parameters:
     fixed : sequence of str
         Parameters that keep the value of the start.  The name of an array or container means all that is in it.
     ties : dict of str to callable, optional
-        Parameters that are computed from the others: ``f(params)`` takes the containers of `start`.
+        Parameters that are computed from the others, and from other tied ones: ``f(params)`` takes the containers of `start`, and returns a number,
+        or as many as the name means.
 
     Attributes
     ----------
@@ -41,7 +44,7 @@ class Parameters:
     Raises
     ------
     OptimizationError
-        For a name that does not exist or is given twice, a start outside its bounds, or no free parameter.
+        For a name that does not exist or is given twice, a start outside its bounds, no free parameter, or ties in a circle.
     """
 
     def __init__(self, start, bounds=None, fixed=(), ties=None):
@@ -59,13 +62,28 @@ class Parameters:
         for name, function in (ties or {}).items():
             if not callable(function):
                 raise StructureError(f"ties[{name!r}] is of type {type(function).__name__}; give a function of the parameters")
-        self.ties = [(self.at(name), function) for name, function in (ties or {}).items()]
+        self.ties = self._in_order([(self.at(name), function) for name, function in (ties or {}).items()])
         self._arrange()
         if not len(self.free):
             raise OptimizationError("no parameter is free: there is nothing to fit")
         self._inside()
         span = self.upper - self.lower
         self.scale = np.where(self.start != 0.0, np.abs(self.start), np.where(np.isfinite(span), span, 1.0))
+
+    def _in_order(self, ties):
+        """Ties, each behind those that it reads."""
+        if len(ties) < 2:
+            return ties
+        reads = [sparsity(lambda x, function=function: joined(function(self.layout.traced(x))))(self.start).toarray().any(axis=0) for _, function in ties]
+        ordered, waiting = [], [*range(len(ties))]
+        while waiting:
+            ready = [k for k in waiting if not any(reads[k][ties[j][0]].any() for j in waiting if j != k)]
+            if not ready:
+                names = ", ".join(self.names[ties[k][0][0]] for k in waiting)
+                raise OptimizationError(f"the ties of {names} need each other; leave one of these free, and compute the others from it")
+            ordered += [ties[k] for k in ready]
+            waiting = [k for k in waiting if k not in ready]
+        return ordered
 
     def _arrange(self):
         """Where each number stands in (free ones, others)."""
@@ -127,9 +145,13 @@ class Parameters:
         if len(self._order) > len(self.free):
             x = concatenate([x, others])[self._order]
         for at, function in self.ties:
-            mask = np.zeros(self.layout.size, bool)
+            values = joined(function(self.layout.traced(x)))
+            if values.size not in (1, len(at)):
+                raise OptimizationError(f"the tie of {self.names[at[0]]} returns {values.size} numbers for {len(at)}; return one, or one for each")
+            mask, places = np.zeros(self.layout.size, bool), np.zeros(self.layout.size, int)
             mask[at] = True
-            x = where(mask, function(self.layout.traced(x)), x)
+            places[at] = np.arange(len(at)) % values.size
+            x = where(mask, values[places], x)
         return x
 
     def container(self, u, scale, others):

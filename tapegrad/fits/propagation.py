@@ -77,7 +77,8 @@ def propagate(g: Callable[..., Any], x: Pytree, covariance: Any = None, order: i
     if samples:
         drawn = np.random.default_rng(seed).multivariate_normal(x, covariance, samples)
         values = np.array([np.asarray(g(layout.container(row)), np.float64) for row in drawn])
-        return _alike(values.mean(axis=0)), _alike(np.cov(values.reshape(samples, -1), rowvar=False))
+        spread = np.cov(values.reshape(samples, -1), rowvar=False)
+        return _alike(values.mean(axis=0)), _alike(np.atleast_2d(spread) if values.ndim > 1 else spread)
     value = np.asarray(function(x), np.float64)
     rows = np.reshape(np.asarray(jacobian(function)(x)), (value.size, len(x)))
     uses = np.any(rows != 0.0, axis=0)

@@ -19,7 +19,7 @@ from ..array.tensor import Tensor
 from ..autograd.adjoint import FEW, accumulated, contributions, elements_at, passed, passing
 from ..autograd.backward import Pass, own_copy
 from ..autograd.passes import values_of
-from ..autograd.reading import Region
+from ..autograd.reading import Region, slots_on
 from ..codegen.of_rows import value_switch
 from ..codegen.python_api import data_address
 from ..common.uninterrupted import remade
@@ -135,7 +135,7 @@ _WALK = struct.Struct("7q")
 
 
 def pulled(roots, seeds, wanted, frame=None):
-    """The adjoints of the tensors `wanted`, recorded behind `roots`, of one store and with their `seeds`; None if a hook waits on the way.
+    """The adjoints of the tensors `wanted`, recorded behind `roots`, of one store and with their `seeds`; None if a pass has to find them.
 
     `frame` is the user's that asks for them.
 
@@ -151,10 +151,10 @@ def pulled(roots, seeds, wanted, frame=None):
     ):  # fmt: skip
         return None
     bottoms = []
-    for t in wanted:
-        if t._t is not store and (t._t is not None or t._x is not None and t._x.hooks):
+    for t, slots in zip(wanted, slots_on(store, wanted)):
+        if t._t is not store and (t._t is not None or t._x is not None and t._x.hooks) or len(slots) > 1:
             return None
-        bottoms.append(t._i if t._t is store else store.leaves.get(t._k))
+        bottoms.append(slots[0] if slots else None)
     known, root = [slot for slot in bottoms if slot is not None], max([t._i for t in roots])
     if not known or root < min(known):
         return [None] * len(wanted)

@@ -23,8 +23,7 @@ import numpy as np
 from ..array.record import tracked
 from ..array.tensor import Tensor
 from ..autograd.anomaly import detect_anomaly
-from ..autograd.backward import slot_on
-from ..autograd.reading import Region
+from ..autograd.reading import Region, slot_on
 from ..autograd.tape import adjoints_of, entries_of
 from ..common.errors import OptionError
 from ..common.printing import Printed

@@ -17,7 +17,7 @@ import numpy as np
 from ..array.record import tracked
 from ..array.tensor import Tensor
 from ..autograd.adjoint import pulled
-from ..autograd.backward import slot_on
+from ..autograd.reading import slot_on
 from ..autograd.tape import adjoints_of, entries_of
 from ..common.printing import Printed
 from ..rules.table import zero

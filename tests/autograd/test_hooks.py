@@ -94,6 +94,41 @@ def test_hooks_stay_with_the_value_they_were_put_on():
     assert [g.tolist() for g in seen] == [[1.0, 1.0], [3.0, 3.0], [3.0, 3.0]]
 
 
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_the_hook_of_a_leaf_gets_the_sum_of_all_roots(create_graph):
+    """Also of a leaf that is a root itself, and of roots on several tapes."""
+    for through in (lambda x: (x, x * 2.0), lambda x: (x, x), lambda x: (apart(x, 1.0), apart(x, 2.0)), lambda x: (x, apart(x, 1.0), x * 1.0)):
+        x, seen = tg.tensor([1.0, 2.0], requires_grad=True), []
+        x.register_hook(lambda g, seen=seen: (seen.append(g.tolist()), g * g)[1])
+        roots = through(x)
+        (found,) = tg.autograd.grad(roots, [x], [np.ones(2)] * len(roots), retain_graph=True, create_graph=create_graph)
+        tg.autograd.backward(roots, [np.ones(2)] * len(roots), create_graph=create_graph)
+        total = 2.0 if roots[-1] is x else 3.0
+        assert (seen, found.tolist(), x.grad.tolist()) == ([[total] * 2] * 2, [total**2] * 2, [total**2] * 2)
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_a_gradient_by_some_tensors_meets_observers_on_the_way_to_them_only(create_graph):
+    x, w, seen = tg.tensor([1.0, 2.0], requires_grad=True), tg.tensor(3.0, requires_grad=True), []
+    on, off = x * 2.0, np.exp(w)
+    for t in (on, off):
+        t.retain_grad()
+        t.register_hook(lambda g, t=t: seen.append(t is on))
+        t.grad_fn.register_prehook(lambda outer, t=t: seen.append(t is on))
+    y = np.sum(on) * off
+    tg.autograd.grad(y, [x], retain_graph=True, create_graph=create_graph)
+    assert seen == [True, True] and on.grad is not None and off.grad is None
+    y.backward(inputs=[w], retain_graph=True, create_graph=create_graph)
+    assert seen == [True, True, False, False] and off.grad.item() == 6.0
+    x.register_hook(lambda g: seen.append(x))
+    assert tg.autograd.grad([x, on], [w], [np.ones(2)] * 2, retain_graph=True, create_graph=create_graph, allow_unused=True) == (None,) and len(seen) == 4
+
+
+def apart(x, factor):
+    with tg.Tape():
+        return x * factor
+
+
 def test_hooks_are_called_wherever_adjoints_pass():
     def by_value(x):
         y = 2.0 * x

@@ -139,6 +139,23 @@ def test_fixed_and_tied_parameters():
     assert "tied" in str(tied) and "fixed" in str(fixed)
 
 
+def test_ties_of_ties_and_of_arrays():
+    expected, covariance = optimize.curve_fit(lambda x, b: 2.0 * b * np.exp(-b * x) + 0.2 * b, X, Y, [1.0])
+    links = {"floor": lambda p: 0.1 * p["height"], "height": lambda p: 2.0 * p["rate"]}
+    for ties in (links, dict(reversed(links.items()))):
+        found = tg.fit(decay, START, X, observed=Y, ties=ties)
+        np.testing.assert_allclose(found.x, expected[0] * np.array([2.0, 1.0, 0.2]), rtol=1e-6)
+        np.testing.assert_allclose(found.covariance, covariance * np.outer([2.0, 1.0, 0.2], [2.0, 1.0, 0.2]), rtol=1e-4)
+    with pytest.raises(tg.errors.OptimizationError, match="the ties of floor, height need each other; leave one of these free"):
+        tg.fit(decay, START, X, observed=Y, ties=links | {"height": lambda p: 2.0 * p["floor"]})
+    sizes = lambda p, x: p["sizes"][0] * np.exp(-p["rate"] * x) + p["sizes"][1]
+    start = {"rate": 1.0, "sizes": np.ones(2)}
+    found = tg.fit(sizes, start, X, observed=Y, ties={"sizes": lambda p: p["rate"] * np.array([2.0, 0.2])})
+    np.testing.assert_allclose(found.x, expected[0] * np.array([1.0, 2.0, 0.2]), rtol=1e-6)
+    with pytest.raises(tg.errors.OptimizationError, match=r"the tie of sizes\[0\] returns 3 numbers for 2; return one, or one for each"):
+        tg.fit(sizes, start, X, observed=Y, ties={"sizes": lambda p: p["rate"] * np.ones(3)})
+
+
 def test_data_sets_share_parameters():
     other = X[:12] + 0.1
     seconds = 1.0 * np.exp(-1.5 * other) + 0.05 * RNG.standard_normal(12)
@@ -213,6 +230,7 @@ def test_uncertainty_is_carried_on():
     expected = np.exp([0.1, 0.2])
     np.testing.assert_allclose(value, expected, rtol=1e-3)
     np.testing.assert_allclose(spread, 0.01 * covariance * np.outer(expected, expected), rtol=0.1)
+    assert [np.shape(tg.propagate(lambda p: p[:1] * p[1], [0.1, 0.2], covariance, samples=n)[1]) for n in (0, 9)] == [(1, 1), (1, 1)]
     found = tg.fit(line, [0.0, 0.0], X, observed=Y)
     at, low, high = found.predict(line, np.array([1.0, 2.0]))
     rows = np.array([[1.0, 1.0], [1.0, 2.0]])

@@ -15,7 +15,7 @@ import numpy as np
 from ...array.record import tracked
 from ...array.tensor import Tensor
 from ...autograd import tape as listing
-from ...autograd.backward import slot_on
+from ...autograd.reading import slot_on
 from ...common.errors import NonScalarOutputError, OptionError, SeedShapeError, StructureError
 from ...common.public import signature_of
 from ...common.tree import flatten

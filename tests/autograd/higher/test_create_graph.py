@@ -1,6 +1,7 @@
 """Gradients that are recorded: to any order, beside the loss, with hooks, and flat in memory."""
 
 import gc
+import itertools
 import os
 import sys
 
@@ -538,3 +539,30 @@ def test_the_node_of_a_leaf_is_found_where_it_stands(monkeypatch):
         node, other = (n for n, _ in node.next_functions)
         found.append(other.next_functions[0][0].variable)
     assert all(a is b for a, b in zip(found, reversed(leaves)))
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_a_leaf_that_has_changed_since_is_the_same_leaf(create_graph):
+    """As after a step of an optimiser: what was computed before counts, beside what is computed with the new value."""
+    for value, again in itertools.product((1.0, [1.0, 2.0]), (False, True)):
+        x, z = tg.tensor(value, requires_grad=True), tg.tensor(2.0, requires_grad=True)
+        before = x * 3.0
+        with tg.no_grad():
+            x.mul_(0.5)
+        y = np.sum(before + x * 5.0 if again else before) * z
+        expected = np.full(x.shape, 2.0 * (8.0 if again else 3.0))
+        by_x, by_z = tg.autograd.grad(y, [x, z], retain_graph=True, create_graph=create_graph)
+        np.testing.assert_array_equal(by_x.detach(), expected)
+        if create_graph:
+            np.testing.assert_array_equal(tg.autograd.grad(np.sum(by_x), z, retain_graph=True)[0], x.size * expected.flat[0] / 2.0)
+            np.testing.assert_array_equal(tg.autograd.grad(by_z, x, retain_graph=True)[0], expected / 2.0)
+        np.testing.assert_array_equal(tg.autograd.jvp(y, x, np.ones(x.shape))[0], np.sum(expected))
+        for inputs in (None, [x]):
+            x.grad = None
+            y.backward(inputs=inputs, retain_graph=True, create_graph=create_graph)
+            np.testing.assert_array_equal(x.grad.detach(), expected)
+    frozen = tg.tensor(1.0, requires_grad=True)
+    y = frozen * 3.0
+    frozen.requires_grad_(False).requires_grad_(True)
+    y.backward(retain_graph=True, create_graph=create_graph)
+    assert (frozen.grad.item(), tg.autograd.grad(y, frozen, create_graph=create_graph)[0].item()) == (3.0, 3.0)
