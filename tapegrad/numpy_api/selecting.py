@@ -13,9 +13,10 @@ import numpy as np
 from ..array import functions as F
 from ..array.differentiable import Differentiable, into_plain
 from ..array.indexing import nonzero
-from ..array.record import guard_on
+from ..array.record import guard_on, trace_of
 from ..array.whole import IntTensor, is_whole
 from ..common.host_functions import host_function
+from ..common.tree import parts_of
 from .dispatch import FUNCTIONS, any_tracked, implements, only_defaults, plain_function, refuse, values_of
 from .own_code import own_code
 from .refused import WITHOUT_DERIVATIVE
@@ -263,6 +264,39 @@ def _put_along_axis(arr, indices, values, axis):
 
 
 # ---- plain values --------------------------------------------------------------------------
+
+
+def _recorded_as(function):
+    """Decorator: the function, of ufuncs, stands for one of NumPy in a recording, which a replay would call in Python."""
+
+    def register(ours):
+        plainly = plain_function(function)
+        FUNCTIONS[function] = lambda *args, **kwargs: (plainly if trace_of(parts_of((args, kwargs), Differentiable)) is None else ours)(*args, **kwargs)
+        return ours
+
+    return register
+
+
+@_recorded_as(np.isclose)
+def _isclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
+    a, b = as_tensor(a), as_tensor(b)
+    with np.errstate(invalid="ignore"):
+        close = (abs(a - b) <= atol + rtol * abs(b)) & np.isfinite(b) | (a == b)
+    return close | np.isnan(a) & np.isnan(b) if equal_nan else close
+
+
+@_recorded_as(np.allclose)
+def _allclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
+    return bool(np.all(_isclose(a, b, rtol, atol, equal_nan)))
+
+
+@_recorded_as(np.array_equal)
+def _array_equal(a1, a2, equal_nan=False):
+    if np.shape(a1) != np.shape(a2):
+        return False
+    same = as_tensor(a1) == as_tensor(a2)
+    return bool(np.all(same | np.isnan(a1) & np.isnan(a2) if equal_nan else same))
+
 
 for _name in WITHOUT_DERIVATIVE:
     _function = attrgetter(_name.partition(".")[2])(np)
