@@ -127,7 +127,8 @@ for name in sys.argv[4].split(",") if len(sys.argv) > 4 else cases:
     if name == "reverse":
         assert next(iter(njit.modes().values()))["mode"] == "reverse"
     if name == "as_it_is":  # Python finds what was compiled for that, or what Numba has kept of it
-        assert place(5) == 5 and len(place.overloads) == 1 and len(place.stats.cache_hits) == len(within.stats.cache_hits)
+        assert place(5) == 5 and len(place.overloads) == 1
+        assert not said[name][0] or len(place.stats.cache_hits) == len(within.stats.cache_hits)
         try:
             place(11)
         except ValueError as error:
