@@ -193,11 +193,12 @@ class _Part(JITCodeLibrary):
 
     def stand_alone(self):
         """Make machine code of it, for those that call it by its address, as Python and functions that call one another in a circle do."""
-        if not self._alone:
-            self._alone = True
-            super()._optimize_final_module()
-            super()._finalize_final_module()
-            _complete(self)
+        with global_compiler_lock:
+            if not self._alone:
+                self._alone = True
+                super()._optimize_final_module()
+                super()._finalize_final_module()
+                _complete(self)
 
     def _get_module_for_linking(self):
         self._ensure_finalized()
