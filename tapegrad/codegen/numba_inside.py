@@ -173,9 +173,13 @@ _PARTS = weakref.WeakValueDictionary()
 
 
 class _Part(JITCodeLibrary):
-    """Code that only other compiled code calls: it is optimised, and made machine code of, as part of the code that it is linked to."""
+    """Code that is compiled on the way: it is optimised, and made machine code of, as part of the code that it is linked to.
+
+    Numba's own functions are compiled once in a process, for the users' as well: these find it as Numba would have made it.
+    """
 
     codegen = property(lambda self: self)
+    _alone, _compiled_object = False, None
 
     def _optimize_final_module(self):
         pass
@@ -184,19 +188,38 @@ class _Part(JITCodeLibrary):
         self._finalize_dynamic_globals()
         self._finalized = True
         _PARTS.update((function.name, self) for function in self.get_defined_functions() if function.linkage.name == "external")
+        if self._compiled_object is not None:  # from Numba's cache
+            self.stand_alone()
 
     def stand_alone(self):
-        """Make machine code of it, for those that call it by its address: functions that call one another in a circle."""
-        super()._optimize_final_module()
-        super()._finalize_final_module()
+        """Make machine code of it, for those that call it by its address, as Python and functions that call one another in a circle do."""
+        with global_compiler_lock:
+            if not self._alone:
+                self._alone = True
+                super()._optimize_final_module()
+                super()._finalize_final_module()
+                _complete(self)
+
+    def _get_module_for_linking(self):
+        self._ensure_finalized()
+        if self._codegen._library_class is not _Part:
+            self.stand_alone()
+        return super()._get_module_for_linking()
+
+    def _get_compiled_object(self):
+        self.stand_alone()
+        return super()._get_compiled_object()
 
     def get_pointer_to_function(self, name):
-        """Python calls none of its functions: there is no address."""
         self._ensure_finalized()
-        return 0
+        if any(function.name == name for function in self.get_defined_functions()):
+            self.stand_alone()
+        return super().get_pointer_to_function(name)
 
     def set_env(self, name, environment):
-        """The code that this is linked to is told of it (`completed`)."""
+        """The code that this is linked to is told of it as well (`_complete`)."""
+        if self._alone:
+            self._codegen.set_env(name, environment)
 
 
 class _Whole(JITCodeLibrary):
@@ -224,7 +247,7 @@ class WholeCompiler(Compiler):
 
 
 def part(compiler):
-    """Numba's compiler, or one derived from it, for functions that only other compiled code calls."""
+    """A compiler derived from `WholeCompiler`, for functions that only other compiled code calls."""
 
     class OfPart(compiler):
         def __init__(self, typing, target, library, *rest):
@@ -233,8 +256,8 @@ def part(compiler):
     return OfPart
 
 
-#: Options of such functions.
-INNER = {"pipeline_class": part(Compiler), "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+#: Options of functions that only other compiled code calls.
+INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def completed(result):
@@ -252,7 +275,6 @@ def _complete(library):
         called = _PARTS.pop(variable.name.removeprefix(RuntimeLinker.PREFIX), None)
         if called is not None:
             called.stand_alone()
-            _complete(called)
 
 
 def define_anew(func_ir):
@@ -484,15 +506,18 @@ class _Followed(event.Listener):
 def compiling():
     """The functions that Numba is compiling, each for the one before; a slice that is assigned another shape raises a message without the shapes.
 
-    Numba puts them into it by its strings, which take two seconds to compile.
+    Numba puts them into it by its strings, which take two seconds to compile.  What it compiles on the way are parts.
     """
-    followed, with_shapes = _Followed(), arrayobj.raise_with_shape_context
+    followed, with_shapes, codegen = _Followed(), arrayobj.raise_with_shape_context, target_context().codegen()
+    # (What all code calls is whole.)
+    rtsys.initialize(target_context())
+    libraries = codegen._library_class
     with event.install_listener("numba:compile", followed):
-        arrayobj.raise_with_shape_context = other_shape
+        arrayobj.raise_with_shape_context, codegen._library_class = other_shape, _Part
         try:
             yield followed.functions
         finally:
-            arrayobj.raise_with_shape_context = with_shapes
+            arrayobj.raise_with_shape_context, codegen._library_class = with_shapes, libraries
 
 
 def other_shape(source, slices):

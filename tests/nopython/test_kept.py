@@ -48,6 +48,19 @@ def inner(x):
 def helper(x):
     return inner(x) * rate
 
+@numba.njit(cache=True, no_cpython_wrapper=True)
+def within(n):
+    return max(n, 0)
+
+@numba.njit(cache=True)
+def place(n):
+    if n > 9:
+        raise ValueError("past", n)
+    return n
+
+def as_it_is(x, n):
+    return x * place(n) * within(n) * rate
+
 def made(scale, helper, lgamma):
     def f(x):
         s = 0.0
@@ -85,6 +98,7 @@ cases = {
     "reverse": (tg.njit_value_and_grad(f, mode="reverse"), lambda: tg.value_and_grad(plain)(x), (x,)),
     "forward": (tg.njit_value_and_grad(f, mode="forward"), lambda: tg.value_and_grad(plain)(x), (x,)),
     "number": (tg.njit_derivative(helper), lambda: tg.grad(helper)(0.5), (0.5,)),
+    "as_it_is": (tg.njit_derivative(as_it_is), lambda: 16.0 * rate, (0.5, 4)),
     "threads": (tg.njit_value_and_grad(threads), lambda: tg.value_and_grad(added)(x), (x,)),
     "jacobian": (tg.njit_jacobian(rows), lambda: tg.jacobian(rows)(x), (x,)),
     "rows": (tg.njit_jacobian(rows, mode="reverse"), lambda: tg.jacobian(rows)(x), (x,)),
@@ -112,6 +126,13 @@ for name in sys.argv[4].split(",") if len(sys.argv) > 4 else cases:
             raise AssertionError("nothing was raised")
     if name == "reverse":
         assert next(iter(njit.modes().values()))["mode"] == "reverse"
+    if name == "as_it_is":  # Python finds what was compiled for that, or what Numba has kept of it
+        assert place(5) == 5 and len(place.overloads) == 1
+        assert not said[name][0] or len(place.stats.cache_hits) == len(within.stats.cache_hits)
+        try:
+            place(11)
+        except ValueError as error:
+            assert error.args == ("past", 11)
     if name == "product":  # what Numba compiles later is its own, not what it finds in there
         assert np.isclose(numba.njit(product)(x), product(x))
 print(json.dumps(said))
@@ -166,7 +187,7 @@ def test_the_second_process_compiles_nothing_and_a_changed_program_what_has_chan
 
     # (What comes out is compared with recordings by the program.)  Each time something is wanted that does not depend on what has changed;
     # where two things have, they concern different functions.
-    assert compiled("forward", "number", "rows", rate="2.5") == {"forward", "number"}
+    assert compiled("forward", "number", "as_it_is", "rows", rate="2.5") == {"forward", "number", "as_it_is"}
     programs.edit("program.py", "w=2.0", "w=4.0")
     assert compiled("reverse", "number", "rows", captured="3.5") == {"reverse", "rows"}
     assert compiled("number", "rows", dtype="float32") == {"rows"}
