@@ -1,4 +1,6 @@
-"""Integers of what changes in jumps (``np.floor(x).astype(int)``), and ``np.arange`` of numbers that carry derivatives."""
+"""What changes in jumps: integers (``np.floor(x).astype(int)``), ``np.arange`` of numbers that carry derivatives, and what is close."""
+
+import itertools
 
 import numpy as np
 import pytest
@@ -6,6 +8,7 @@ import pytest
 import tapegrad as tg
 import tapegrad.numpy as tnp
 from tapegrad.errors import DtypeError, LeaveTapeError
+from tests.every import every
 from tests.rules.checker import leaf, plain
 
 TABLE = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
@@ -88,3 +91,30 @@ def test_arange_of_other_things():
     assert tg.jit(tg.grad(lambda x, n: np.sum(x * tnp.arange(n))))(1.0, 4) == 6.0
     with pytest.raises(LeaveTapeError, match=r"start \+ step \* np.arange\(n\)"):
         np.arange(leaf(2.5))
+
+
+CLOSE = [
+    np.array([1.0, np.inf, np.nan, 0.0, -np.inf, 1e-9]), np.array([1.0 + 1e-7, np.inf, np.nan, 1e-9, np.inf, 0.0]), 1.0, np.float32(1.00001),
+    np.array([[1.0], [np.nan]]), np.array([1, 2, 3, 4, 5, 6]), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], np.inf, np.array([1.0, 2.0], np.float32),
+]  # fmt: skip
+
+
+@every("function", [np.isclose, np.allclose, np.array_equal])
+def test_what_is_close_is_decided_by_instructions_of_a_recording(function):
+    for a, b in itertools.combinations_with_replacement(CLOSE, 2):
+        for options in ({}, {"equal_nan": True}, {"rtol": 1e-3}, {"atol": 0.5}) if function is not np.array_equal else ({}, {"equal_nan": True}):
+            try:
+                expected = function(a, b, **options), function(b, a, **options)
+            except ValueError:
+                with pytest.raises(ValueError, match="broadcast"):
+                    tg.jit(lambda x, a=a, b=b, options=options: function(a + x, b, **options))(0.0)
+                continue
+
+            def f(x, a=a, b=b, options=options):
+                t = x + a if np.asarray(a).dtype.kind == "f" else a
+                return [x + np.where(function(*pair, **options), 1.0, 0.0) for pair in ((t, b), (b, t))]
+
+            jitted = tg.jit(f, kernel="never")
+            for one, other in zip(jitted(0.0), expected):
+                assert np.array_equal(one, np.where(other, 1.0, 0.0)), (a, b, options)
+            assert "close" not in str(jitted.tape(0.0)) and "array_equal" not in str(jitted.tape(0.0))
