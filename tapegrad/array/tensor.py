@@ -149,7 +149,8 @@ class Tensor(Differentiable):
         if requires_grad:
             _check_differentiable(self._v)
             if not self._r:
-                self._k = object()
+                # (One that was a leaf before is that again: its key changes with its value.)
+                self._k = self._k or object()
                 if self._x is not None and self._x.source is not None:
                     note_leaf(self._x.source, self)
         self._r = bool(requires_grad)

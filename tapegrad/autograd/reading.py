@@ -45,8 +45,7 @@ def slot_on(store, t):
 def slots_on(store, tensors):
     """The slots on `store` of tracked tensors, of each a list: a leaf that was changed in place has one for each value with which it was used."""
     slots = {id(t): [slot] if (slot := slot_on(store, t)) is not None else [] for t in tensors}
-    # (One that was no leaf for a while is found by no key, either.)
-    changed = {id(t): slots[id(t)] for t in tensors if t._t is None and (not slots[id(t)] or t._x is not None and t._x.changed)}
+    changed = {id(t): slots[id(t)] for t in tensors if t._t is None and t._x is not None and t._x.changed}
     for slot, reference, _ in store.leaf_list if changed else ():
         own = changed.get(id(reference()))
         if own is not None and slot not in own:

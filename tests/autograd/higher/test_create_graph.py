@@ -561,8 +561,11 @@ def test_a_leaf_that_has_changed_since_is_the_same_leaf(create_graph):
             x.grad = None
             y.backward(inputs=inputs, retain_graph=True, create_graph=create_graph)
             np.testing.assert_array_equal(x.grad.detach(), expected)
-    frozen = tg.tensor(1.0, requires_grad=True)
-    y = frozen * 3.0
-    frozen.requires_grad_(False).requires_grad_(True)
-    y.backward(retain_graph=True, create_graph=create_graph)
-    assert (frozen.grad.item(), tg.autograd.grad(y, frozen, create_graph=create_graph)[0].item()) == (3.0, 3.0)
+    for slope, again in ((3.0, lambda t: 0.0), (8.0, lambda t: t * 5.0)):
+        frozen = tg.tensor(1.0, requires_grad=True)
+        y = frozen * 3.0
+        frozen.requires_grad_(False)
+        y = y + frozen * 100.0
+        y = y + again(frozen.requires_grad_(True))
+        y.backward(retain_graph=True, create_graph=create_graph)
+        assert (frozen.grad.item(), tg.autograd.grad(y, frozen, create_graph=create_graph)[0].item()) == (slope, slope)
