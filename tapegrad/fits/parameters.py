@@ -13,7 +13,6 @@ from ..array.functions import concatenate, exp, expit, log_expit, where
 from ..array.trees import joined
 from ..common.errors import OptimizationError, StructureError
 from ..optimize.layout import Layout, as_bounds
-from ..sparse.api import sparsity
 
 
 class Parameters:
@@ -62,28 +61,15 @@ class Parameters:
         for name, function in (ties or {}).items():
             if not callable(function):
                 raise StructureError(f"ties[{name!r}] is of type {type(function).__name__}; give a function of the parameters")
-        self.ties = self._in_order([(self.at(name), function) for name, function in (ties or {}).items()])
+        self.ties = [(self.at(name), function) for name, function in (ties or {}).items()]
         self._arrange()
         if not len(self.free):
             raise OptimizationError("no parameter is free: there is nothing to fit")
         self._inside()
         span = self.upper - self.lower
         self.scale = np.where(self.start != 0.0, np.abs(self.start), np.where(np.isfinite(span), span, 1.0))
-
-    def _in_order(self, ties):
-        """Ties, each behind those that it reads."""
-        if len(ties) < 2:
-            return ties
-        reads = [sparsity(lambda x, function=function: joined(function(self.layout.traced(x))))(self.start).toarray().any(axis=0) for _, function in ties]
-        ordered, waiting = [], [*range(len(ties))]
-        while waiting:
-            ready = [k for k in waiting if not any(reads[k][ties[j][0]].any() for j in waiting if j != k)]
-            if not ready:
-                names = ", ".join(self.names[ties[k][0][0]] for k in waiting)
-                raise OptimizationError(f"the ties of {names} need each other; leave one of these free, and compute the others from it")
-            ordered += [ties[k] for k in ready]
-            waiting = [k for k in waiting if k not in ready]
-        return ordered
+        # (What ties refuse, they refuse here.)
+        self.full(self.start[self.free] / self.scale[self.free], *self.constants)
 
     def _arrange(self):
         """Where each number stands in (free ones, others)."""
@@ -144,6 +130,16 @@ class Parameters:
         x = u * scale
         if len(self._order) > len(self.free):
             x = concatenate([x, others])[self._order]
+        for again in range(len(self.ties) + 1):
+            before, x = x, self._tied(x)
+            # One may read another behind it: they are right once they give the same again.
+            if len(self.ties) < 2 or again and np.array_equal(x, before, equal_nan=True):
+                return x
+        names = ", ".join(self.names[at[0]] for at, _ in self.ties)
+        raise OptimizationError(f"the ties of {names} need each other; leave one of these free, and compute the others from it")
+
+    def _tied(self, x):
+        """All numbers, with those that are tied computed from the others."""
         for at, function in self.ties:
             values = joined(function(self.layout.traced(x)))
             if values.size not in (1, len(at)):

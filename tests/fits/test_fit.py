@@ -146,8 +146,12 @@ def test_ties_of_ties_and_of_arrays():
         found = tg.fit(decay, START, X, observed=Y, ties=ties)
         np.testing.assert_allclose(found.x, expected[0] * np.array([2.0, 1.0, 0.2]), rtol=1e-6)
         np.testing.assert_allclose(found.covariance, covariance * np.outer([2.0, 1.0, 0.2], [2.0, 1.0, 0.2]), rtol=1e-4)
+    # One that only decides by another one has no derivative by it.
+    links = {"floor": lambda p: 0.2 * p["rate"] if p["height"] > 1e-3 else 5.0, "height": lambda p: 2.0 * p["rate"]}
+    found = tg.fit(decay, START | {"height": 0.0}, X, observed=Y, ties=links)
+    np.testing.assert_allclose(found.x, expected[0] * np.array([2.0, 1.0, 0.2]), rtol=1e-6)
     with pytest.raises(tg.errors.OptimizationError, match="the ties of floor, height need each other; leave one of these free"):
-        tg.fit(decay, START, X, observed=Y, ties=links | {"height": lambda p: 2.0 * p["floor"]})
+        tg.fit(decay, START, X, observed=Y, ties={"floor": lambda p: 0.1 * p["height"], "height": lambda p: 2.0 * p["floor"]})
     sizes = lambda p, x: p["sizes"][0] * np.exp(-p["rate"] * x) + p["sizes"][1]
     start = {"rate": 1.0, "sizes": np.ones(2)}
     found = tg.fit(sizes, start, X, observed=Y, ties={"sizes": lambda p: p["rate"] * np.array([2.0, 0.2])})
