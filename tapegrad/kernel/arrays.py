@@ -332,28 +332,12 @@ def _clipped(plan, x, low=None, high=None, **others):
     return x if high is None else L.select(x > high, high, x)
 
 
-def _close(plan, x, y, rtol=1e-05, atol=1e-08, equal_nan=False):
-    numbers, arrays = ([a for a in (x, y, rtol, atol) if isinstance(a, Sym) is kind] for kind in (False, True))
-    served = all(a.char == "d" for a in arrays) and all(isinstance(a, (int, float)) for a in numbers)
-    if equal_nan or not served or not isinstance(x, Sym) and not isinstance(y, Sym):
-        return None
-    size = L.abs(y) if isinstance(y, Sym) else abs(float(y))
-    near, finite = L.abs(x - y) <= atol + rtol * size, size < math.inf
-    same = L.eq(x, y)
-    return near & finite | same if isinstance(y, Sym) else near | same if finite else same
-
-
-def _all_close(plan, *args, **kwargs):
-    close = _close(plan, *args, **kwargs)
-    return None if close is None else L.eq(L.select(close, 0.0, 1.0).sum(), 0.0)
-
-
 #: Functions of NumPy, and methods of its arrays.
 OF_NUMPY = {
     np.any: _counting(lambda held, failed: L.ne(held, 0.0)), np.all: _counting(lambda held, failed: L.eq(failed, 0.0)),
     np.count_nonzero: _counting(lambda held, failed: held), np.mean: _mean_of_truth, np.cumsum: _count_up,
     np.max: _extreme("max"), np.min: _extreme("min"), np.argmax: _first("max"), np.argmin: _first("min"),
-    np.searchsorted: _searched, np.digitize: _digitized, np.clip: _clipped, np.isclose: _close, np.allclose: _all_close,
+    np.searchsorted: _searched, np.digitize: _digitized, np.clip: _clipped,
 }
 OF_NUMPY |= {getattr(np.ndarray, name): OF_NUMPY[getattr(np, name)] for name in "any all mean cumsum max min argmax argmin searchsorted clip".split()}
 

@@ -51,8 +51,8 @@ SHAPE = "shape"
 FAILS = "failure"
 #: NumPy functions without derivative whose result has the same shape whatever the values are.
 _FIXED_SHAPE = frozenset(
-    "all any argmax argmin nanargmax nanargmin argsort argpartition lexsort digitize searchsorted isclose isin isreal iscomplex "
-    "isposinf isneginf count_nonzero allclose array_equal array_equiv matrix_rank".split()
+    "all any argmax argmin nanargmax nanargmin argsort argpartition lexsort digitize searchsorted isin isreal iscomplex "
+    "isposinf isneginf count_nonzero array_equiv matrix_rank".split()
 )
 #: Guards that ask for less than the whole value: what may be looked at in a user's primitive that is recorded through.
 DECISIONS = ("bool", FAILS, SHAPE)
