@@ -67,7 +67,8 @@ class FitMany(Printed):
     undetermined : ndarray of bool
         The fits whose data do not determine some parameter, or a combination of parameters.
     dof : int or ndarray of int
-        Observations of each fit less free parameters; an array where ``sigma=np.inf`` leaves observations out.
+        Observations of each fit less free parameters, those at a bound left out; an array where fits differ in that, or ``sigma=np.inf`` leaves
+        observations out.
     names : list of str
     seconds : float
 
@@ -189,8 +190,8 @@ def fit_many(
     began = time.perf_counter()
     given = _Given(function, starts, data, observed, sigma, in_axes, bounds, fixed, ties)
     found = _solved(given, int(max_iterations), Progress(progress, total=given.count, unit="fits"))
-    covariance, undetermined = _covariance(given, found, absolute_sigma)
-    dof = given.size - len(found.u)
+    dof = given.size - (np.sum(~found.held, axis=0) if found.held.any() else len(found.u))
+    covariance, undetermined = _covariance(given, found, dof, absolute_sigma)
     return FitMany(given.parameters, given.full(found.u.T), covariance, undetermined, found, dof, time.perf_counter() - began)
 
 
@@ -450,7 +451,7 @@ def _solutions(matrix, right):
     return rows[:, size:], pivots
 
 
-def _covariance(given, found, absolute):
+def _covariance(given, found, dof, absolute):
     """The covariances of all numbers, by Gauss-Newton, and of which fits a combination of parameters is undetermined."""
     matrix = _without(np.nan_to_num(found.a), found.held)
     _diagonal(matrix)[found.held] = 1.0
@@ -465,8 +466,7 @@ def _covariance(given, found, absolute):
     flat = values <= FLAT * values[:, -1:]
     undetermined = np.isin(np.arange(given.count), doubtful[flat.any(axis=1)])
     inverse[doubtful] = np.einsum("kia,ka,kja->kij", vectors, np.where(flat, 0.0, 1.0 / np.where(flat, 1.0, values)), vectors)
-    dof = given.size - np.sum(~found.held, axis=0)
-    variance = np.ones(len(dof)) if absolute else np.where(dof > 0, found.squares / np.maximum(dof, 1), np.nan)
+    variance = np.ones(given.count) if absolute else np.where(np.greater(dof, 0), found.squares / np.maximum(dof, 1), np.nan)
     slopes = given.slopes(found.u.T) / size.T[:, None]
     with np.errstate(all="ignore"):
         covariance = np.matmul(np.matmul(slopes, variance[:, None, None] * inverse), slopes.transpose(0, 2, 1))

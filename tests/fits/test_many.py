@@ -53,7 +53,9 @@ def test_bounds_hold_and_take_the_error():
         )  # fmt: skip
         np.testing.assert_allclose(fits.x[k], theirs.x, atol=1e-6)
     for k in (int(np.flatnonzero(held)[0]), int(np.flatnonzero(~held)[0])):
-        alike(fits, k, tg.fit(decay, {"height": 1.0, "rate": 1.0, "floor": 0.0}, TIMES, observed=SEEN[k], bounds={"floor": (0.0, 0.3)}))
+        one = tg.fit(decay, {"height": 1.0, "rate": 1.0, "floor": 0.0}, TIMES, observed=SEEN[k], bounds={"floor": (0.0, 0.3)})
+        alike(fits, k, one)
+        assert fits.dof[k] == one.dof
 
 
 def test_fixed_and_tied_parameters_and_sigma():
