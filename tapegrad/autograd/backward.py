@@ -510,9 +510,7 @@ class Pass:
         return sorted((s for s in waiting if s <= self.high and self.marks[s] == MARK), reverse=True)
 
     def _adjoint(self, sweep, slot, meta):
-        if meta is SCALAR:
-            return float(sweep.adjoint[slot])
-        return sweep.peek(slot, meta.shape, np.dtype(meta.char))
+        return float(sweep.adjoint[slot]) if meta is SCALAR else sweep.peek(slot, meta.shape, np.dtype(meta.char))
 
     def _visit(self, sweep, slot, result, retain):
         """An interior slot whose complete adjoint is observed."""

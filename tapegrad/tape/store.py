@@ -186,9 +186,7 @@ class TapeStore(_Words):
 
     def __len__(self):
         """Number of instructions."""
-        if self.view is None:
-            return 0
-        return self.length - 1 - len(self.leaf_list) - self.others
+        return 0 if self.view is None else self.length - 1 - len(self.leaf_list) - self.others
 
     # -- recording ----------------------------------------------------------
     def make_room(self):
