@@ -151,9 +151,7 @@ def svg(rows, adjoints=None, partials=None):
         '<path d="M0,0 L7,3.5 L0,7 z" fill="#777777"/></marker></defs>',
         f'<rect x="{first:.1f}" y="0" width="{width:.1f}" height="{height:.1f}" fill="white"/>',
     ]
-    for box in boxes:
-        for upper in box.above:
-            lines.append(_line(box, upper, top, partials))
+    lines += [_line(box, upper, top, partials) for box in boxes for upper in box.above]
     for box in boxes:
         fill, stroke = COLORS[box.kind]
         x, y = box.x - box.width / 2, top(box)

@@ -24,8 +24,7 @@ class Place:
     f_back = None
 
     def __init__(self, code, offset):
-        self.f_code = code
-        self.f_lasti = offset
+        self.f_code, self.f_lasti = code, offset
 
     @property
     def filename(self):
