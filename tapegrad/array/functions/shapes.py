@@ -59,7 +59,7 @@ def _reshaped(row, x, value):
     return note_view(x, apply(row, (x,), (("shape", value.shape),), value=normalise(value)))
 
 
-def ravel(x: TensorLike, order: str = "C") -> Tensor:
+def ravel(x: TensorLike, order: Any = "C") -> Tensor:
     """Flatten to one axis: a view if the elements are stored in that order, else a copy (as in NumPy).
 
     Parameters
