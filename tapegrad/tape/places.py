@@ -35,11 +35,8 @@ class Place:
         """Line number, 0 if unknown."""
         if self.f_code is None:
             return 0
-        best = self.f_code.co_firstlineno
-        for start, end, line in self.f_code.co_lines():
-            if start <= self.f_lasti < end and line is not None:
-                return line
-        return best
+        lines = (line for start, end, line in self.f_code.co_lines() if start <= self.f_lasti < end and line is not None)
+        return next(lines, self.f_code.co_firstlineno)
 
     @property
     def text(self):
