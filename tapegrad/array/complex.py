@@ -477,7 +477,7 @@ def _arctanh(x, y):
 
 def _power(base, exponent):
     if isinstance(exponent, (int, float, np.integer)) and abs(exponent) <= 64 and exponent == int(exponent):
-        return whole_power(base, int(exponent), operator.mul)
+        return _whole_power(base, int(exponent))
     base, (zr, zi) = lifted(base), parts_of(exponent)
     if zi is None:
         zr = 0.0 if zr is None else zr
@@ -489,16 +489,16 @@ def _power(base, exponent):
     return ComplexTensor(np.where(nothing, none, value.real), np.where(nothing, 0.0 * none, value.imag))
 
 
-def whole_power(base, n, multiply):
-    """``base ** n`` by repeated squaring; that of a matrix with its product."""
+def _whole_power(base, n):
+    """``base ** n`` by repeated squaring."""
     if n < 0:
-        return whole_power(UFUNCS["reciprocal"](base), -n, multiply)
+        return _whole_power(UFUNCS["reciprocal"](base), -n)
     result = None
     while n:
         if n & 1:
-            result = base if result is None else multiply(result, base)
+            result = base if result is None else result * base
         n >>= 1
-        base = multiply(base, base) if n else base
+        base = base * base if n else base
     return ComplexTensor(np.ones(np.shape(base))) if result is None else _positive(result) if result is base else result
 
 
