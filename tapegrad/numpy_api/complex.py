@@ -76,7 +76,9 @@ def _linear(function, places):
 
 COMPLEX |= {function: _linear(function, places) for places, names in LINEAR.items() for function in of_numpy(names)}
 COMPLEX |= {function: bilinear(function) for function in of_numpy(_PRODUCTS)}
-COMPLEX |= {function: own_code(function) for function in (np.polyval, np.real_if_close, np.linalg.matrix_power)}
+COMPLEX |= {
+    f: own_code(f) for f in of_numpy("polyval real_if_close linalg.matrix_power linalg.vector_norm linalg.matrix_norm linalg.svdvals")
+}
 
 
 def complex_rule(*functions):
@@ -280,7 +282,6 @@ def _eigen(a, kind=""):
 COMPLEX[np.linalg.eig] = FUNCTIONS[np.linalg.eig] = lambda a: _EigResult(*_eigen(a))
 COMPLEX[np.linalg.eigvals] = FUNCTIONS[np.linalg.eigvals] = lambda a: _eigen(a)[0]
 COMPLEX[np.linalg.eigvalsh] = lambda a, UPLO="L": _eigen(a, UPLO)[0].real
-COMPLEX[np.linalg.svdvals] = lambda x: _svd(x, compute_uv=False)
 
 
 @complex_rule(np.linalg.eigh)
@@ -317,16 +318,6 @@ def _norm(x, ord=None, axis=None, keepdims=False):
     values = _svd(z, compute_uv=False)
     result = np.sum(values, -1) if ord == "nuc" else values[..., 0 if ord == 2 else -1]
     return np.expand_dims(result, axis if axis is not None else (-2, -1)) if keepdims else result
-
-
-COMPLEX[np.linalg.matrix_norm] = lambda x, keepdims=False, ord="fro": _norm(x, ord, (-2, -1), keepdims)
-
-
-@complex_rule(np.linalg.vector_norm)
-def _vector_norm(x, axis=None, keepdims=False, ord=2):
-    if axis is None or np.size(axis) > 1:
-        return np.linalg.vector_norm(np.abs(lifted(x)), axis=axis, keepdims=keepdims, ord=ord)
-    return _norm(x, ord, axis, keepdims)
 
 
 
