@@ -19,7 +19,7 @@ import numpy as np
 from tapegrad.codegen.numba_inside import typing_context
 from tapegrad.nopython import compile
 from tapegrad.nopython.loops import LOOPS
-from tapegrad.nopython.reverse import rows
+from tapegrad.nopython.reverse import activity, rows
 from tapegrad.nopython.scalars import FUNCTIONS, OPERATORS, UFUNCS
 from tapegrad.rules import ROWS
 from tests.sources import PACKAGE, tree_of
@@ -115,7 +115,7 @@ def inside_forward(function, by_hand):
 def inside_reverse(function):
     """The same of reverse mode."""
     places = (
-        (rows._BY_FUNCTION, "by hand, nopython/reverse/rows.py"), (rows.VIEW_FUNCTIONS, "the same memory"), (rows.BLANK, "none"), (LOOPS, "the loop of nopython/loops.py"),
+        (rows._BY_FUNCTION, "by hand, nopython/reverse/rows.py"), (activity.VIEW_FUNCTIONS, "the same memory"), (rows.BLANK, "none"), (LOOPS, "the loop of nopython/loops.py"),
         (OPERATORS | UFUNCS | FUNCTIONS, "the row"),
     )  # fmt: skip
     return next((word for functions, word in places if function in functions), None)

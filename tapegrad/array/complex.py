@@ -14,20 +14,17 @@ from __future__ import annotations
 import math
 import operator
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..common.errors import ComplexOperandError, LeaveTapeError, UnsupportedFunctionError
 from ..common.registry import registry
 from ..common.tree import is_table
 from .differentiable import Differentiable, in_sparse_product
 from .record import apply, normalise, plain, tracked
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
 
 
 def _part_property(own, other):
@@ -419,14 +416,6 @@ def _log(z):
     return ComplexTensor(np.log(_absolute(z)) if re is None or im is None else apply("complex_log_size", (re, im)), _angle(z))
 
 
-def _square(x, y):
-    return (x - y) * (x + y), 2.0 * (x * y)
-
-
-def _sqrt(x, y):
-    return apply("complex_sqrt_real", (x, y)), apply("complex_sqrt_imag", (x, y))
-
-
 def _tanh(x, y):
     # Of exp(-2 |x|): nothing is too large; |1 + exp(-2 z)|^2 is a sum of squares: nothing cancels at a pole.
     right = np.copysign(1.0, x)
@@ -447,7 +436,7 @@ def _turned(function):
     return turned
 
 
-_root = pairwise(_sqrt)
+_root = pairwise(lambda x, y: (apply("complex_sqrt_real", (x, y)), apply("complex_sqrt_imag", (x, y))))
 
 
 def _arcsin(z):
@@ -488,7 +477,7 @@ def _arctanh(x, y):
 
 def _power(base, exponent):
     if isinstance(exponent, (int, float, np.integer)) and abs(exponent) <= 64 and exponent == int(exponent):
-        return whole_power(base, int(exponent), operator.mul)
+        return _whole_power(base, int(exponent))
     base, (zr, zi) = lifted(base), parts_of(exponent)
     if zi is None:
         zr = 0.0 if zr is None else zr
@@ -500,16 +489,16 @@ def _power(base, exponent):
     return ComplexTensor(np.where(nothing, none, value.real), np.where(nothing, 0.0 * none, value.imag))
 
 
-def whole_power(base, n, multiply):
-    """``base ** n`` by repeated squaring; that of a matrix with its product."""
+def _whole_power(base, n):
+    """``base ** n`` by repeated squaring."""
     if n < 0:
-        return whole_power(UFUNCS["reciprocal"](base), -n, multiply)
+        return _whole_power(UFUNCS["reciprocal"](base), -n)
     result = None
     while n:
         if n & 1:
-            result = base if result is None else multiply(result, base)
+            result = base if result is None else result * base
         n >>= 1
-        base = multiply(base, base) if n else base
+        base = base * base if n else base
     return ComplexTensor(np.ones(np.shape(base))) if result is None else _positive(result) if result is base else result
 
 
@@ -527,19 +516,17 @@ MULTIPLY = bilinear(operator.mul)
 #: Ufuncs of complex numbers, by name.
 UFUNCS: dict[str, Any] = {
     "add": _added(_plus), "subtract": _added(_minus), "multiply": MULTIPLY, "divide": _divide, "true_divide": _divide,
-    "negative": negative, "positive": _positive, "conjugate": conjugate, "square": pairwise(_square),
-    "reciprocal": lambda z: _divide(complex(1.0, -0.0), z),
+    "negative": negative, "positive": _positive, "conjugate": conjugate,
+    "square": pairwise(lambda x, y: ((x - y) * (x + y), 2.0 * (x * y))), "reciprocal": lambda z: _divide(complex(1.0, -0.0), z),
     "exp": _exp, "exp2": lambda z: _exp(MULTIPLY(z, math.log(2.0))), "log": _log, "log2": lambda z: _log(z) * (1.0 / math.log(2.0)),
     "log10": lambda z: _log(z) * (1.0 / math.log(10.0)), "sqrt": _root, "power": _power, "float_power": _power, "absolute": _absolute,
-    "log1p": _log1p,
-    "expm1": pairwise(_expm1),
+    "log1p": _log1p, "expm1": pairwise(_expm1),
     "sin": pairwise(lambda x, y: (np.sin(x) * np.cosh(y), np.cos(x) * np.sinh(y))),
     "cos": pairwise(lambda x, y: (np.cos(x) * np.cosh(y), -np.sin(x) * np.sinh(y))),
     "sinh": pairwise(lambda x, y: (np.sinh(x) * np.cos(y), np.cosh(x) * np.sin(y))),
     "cosh": pairwise(lambda x, y: (np.cosh(x) * np.cos(y), np.sinh(x) * np.sin(y))),
     "tanh": pairwise(_tanh), "tan": _turned(pairwise(_tanh)), "arcsin": _arcsin, "arcsinh": _turned(_arcsin), "arccos": _arccos,
-    "arccosh": _arccosh, "arctanh": pairwise(_arctanh), "arctan": _turned(pairwise(_arctanh)), "sign": _sign,
-    "angle": _angle,
+    "arccosh": _arccosh, "arctanh": pairwise(_arctanh), "arctan": _turned(pairwise(_arctanh)), "sign": _sign, "angle": _angle,
     "equal": _of_parts(np.logical_and, np.equal), "not_equal": _of_parts(np.logical_or, np.not_equal),
     "isfinite": _of_parts(np.logical_and, np.isfinite), "isnan": _of_parts(np.logical_or, np.isnan), "isinf": _of_parts(np.logical_or, np.isinf),
     "matmul": bilinear(np.matmul),

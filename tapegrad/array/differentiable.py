@@ -23,7 +23,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from traceback import walk_stack, walk_tb
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +37,6 @@ from ..tape.places import PACKAGE, caller_frame, name_of, running_text
 from ..tape.watch import expose, sealed
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from .typed_methods import Methods
 else:
     Methods = object

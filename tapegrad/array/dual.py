@@ -133,11 +133,6 @@ class Dual(Differentiable):
             raise StructureError(f"a dual number of level {level} cannot hold one of level {inner}; the level must be higher")
         return made(value, tangent, lanes if lanes is None else int(lanes), level)
 
-    def __init__(
-        self, value: TensorLike, tangent: TensorLike | None = None, *, lanes: int | None = None, level: int | None = None
-    ) -> None:
-        pass
-
     # -- parts --------------------------------------------------------------------
     @property
     def value(self) -> Any:
@@ -168,9 +163,7 @@ class Dual(Differentiable):
         base = below(self)
         if _record.trace_of((base,)) is not None:
             return base.detach()
-        if type(self._v) is float:
-            return plain(self._v)
-        return plain(sealed(self._v))
+        return plain(self._v if type(self._v) is float else sealed(self._v))
 
     def _refuse(self, how, instead):
         raise LeaveTapeError(

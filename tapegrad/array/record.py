@@ -105,9 +105,7 @@ def normalise(value):
     if kind is float:
         return value
     if kind is np.ndarray:
-        if value.ndim == 0 and value.dtype.char == "d":
-            return float(value)
-        return value
+        return float(value) if value.ndim == 0 and value.dtype.char == "d" else value
     if kind is np.float64 or kind is int:
         return float(value)
     return normalise(np.asarray(value))

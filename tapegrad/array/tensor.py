@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -40,9 +40,6 @@ from .differentiable import Differentiable, refused
 from .record import normalise, plain, trace_of
 from .typing import TensorLike
 from .views import note_leaf, source_of
-
-if TYPE_CHECKING:
-    from typing import Self
 
 
 @native
@@ -206,9 +203,7 @@ class Tensor(Differentiable):
 
     @property
     def grad_fn(self) -> Any:
-        if self._t is None:
-            return None
-        return registry.engine.node_of(self)
+        return None if self._t is None else registry.engine.node_of(self)
 
     def backward(
         self, gradient: TensorLike | None = None, retain_graph: bool | None = None, create_graph: bool = False,
@@ -301,9 +296,6 @@ class Parameter(Tensor):
         made = rebuilt(cls, data._let_out("tg.Parameter()"), requires_grad, None)
         note_leaf(data, made)
         return made
-
-    def __init__(self, data: TensorLike | None = None, requires_grad: bool = True) -> None:
-        pass
 
     def __repr__(self) -> str:
         return "Parameter containing:\n" + Tensor.__repr__(self)

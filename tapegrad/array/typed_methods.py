@@ -9,14 +9,12 @@ number (`Self`); one whose result is a plain number outside of recordings is `An
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from .typing import Axis, Extremes, TensorLike
 
 

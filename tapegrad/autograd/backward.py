@@ -380,9 +380,8 @@ class Pass:
             if leaf is not None and leaf._k is not key:
                 self._check_changed_leaf(slot, leaf)
         watched = self.store.watched
-        if watched.slots:
-            if (changed := walks.native.first_changed(watched, marks, self.low, self.high)) >= 0:
-                raise self._modified(watched.owners[changed], watched.slots[changed])
+        if watched.slots and (changed := walks.native.first_changed(watched, marks, self.low, self.high)) >= 0:
+            raise self._modified(watched.owners[changed], watched.slots[changed])
         if exposed := exposed_since(watched.born):
             watched_slots = set(watched.slots)
             for reader, saved in self._saved(self.low):
@@ -510,9 +509,7 @@ class Pass:
         return sorted((s for s in waiting if s <= self.high and self.marks[s] == MARK), reverse=True)
 
     def _adjoint(self, sweep, slot, meta):
-        if meta is SCALAR:
-            return float(sweep.adjoint[slot])
-        return sweep.peek(slot, meta.shape, np.dtype(meta.char))
+        return float(sweep.adjoint[slot]) if meta is SCALAR else sweep.peek(slot, meta.shape, np.dtype(meta.char))
 
     def _visit(self, sweep, slot, result, retain):
         """An interior slot whose complete adjoint is observed."""

@@ -10,6 +10,7 @@ What is drawn is the rows of a tape's listing (`tape.rows`, `program.listing.row
 import re
 from dataclasses import dataclass, field
 from html import escape
+from itertools import pairwise
 
 from ..common.errors import OptionError
 from ..common.printing import Picture
@@ -151,9 +152,7 @@ def svg(rows, adjoints=None, partials=None):
         '<path d="M0,0 L7,3.5 L0,7 z" fill="#777777"/></marker></defs>',
         f'<rect x="{first:.1f}" y="0" width="{width:.1f}" height="{height:.1f}" fill="white"/>',
     ]
-    for box in boxes:
-        for upper in box.above:
-            lines.append(_line(box, upper, top, partials))
+    lines += [_line(box, upper, top, partials) for box in boxes for upper in box.above]
     for box in boxes:
         fill, stroke = COLORS[box.kind]
         x, y = box.x - box.width / 2, top(box)
@@ -179,8 +178,7 @@ def _line(box, upper, top, partials):
         upper = upper.above[0]
     corners.reverse()
     path = f"M{corners[0][0]:.1f},{corners[0][1]}"
-    for k in range(1, len(corners)):
-        (x0, y0), (x1, y1) = corners[k - 1], corners[k]
+    for (x0, y0), (x1, y1) in pairwise(corners):
         bend = (y1 - y0) / 2
         path += f" C{x0:.1f},{y0 + bend:.1f} {x1:.1f},{y1 - bend:.1f} {x1:.1f},{y1}"
     said, (x0, y0), (x1, y1) = partials.get((upper.slot, box.slot), ""), corners[-2], corners[-1]

@@ -13,13 +13,14 @@ from itertools import product
 import numpy as np
 
 from ..array.complex import FUNCTIONS as COMPLEX
-from ..array.complex import MULTIPLY, UFUNCS, ComplexTensor, bilinear, conjugate, is_complex, lifted, parts_of, refused, whole_power
+from ..array.complex import MULTIPLY, UFUNCS, ComplexTensor, bilinear, conjugate, is_complex, lifted, parts_of, refused
 from ..array.record import apply, record_aux
 from ..common.registry import attach
 from ..common.tree import mapped
 from ..rules.complex import as_complex
 from .dispatch import FUNCTIONS, implements, of_numpy, parameters
 from .linalg import EighResult, SlogdetResult, SVDResult
+from .own_code import own_code
 
 _EigResult = type(np.linalg.eig(np.eye(1)))
 
@@ -75,6 +76,9 @@ def _linear(function, places):
 
 COMPLEX |= {function: _linear(function, places) for places, names in LINEAR.items() for function in of_numpy(names)}
 COMPLEX |= {function: bilinear(function) for function in of_numpy(_PRODUCTS)}
+COMPLEX |= {
+    f: own_code(f) for f in of_numpy("polyval real_if_close linalg.matrix_power linalg.vector_norm linalg.matrix_norm linalg.svdvals")
+}
 
 
 def complex_rule(*functions):
@@ -152,17 +156,6 @@ def _std(a, axis=None, dtype=None, ddof=0, keepdims=False, **options):
     return result[..., 0] if keepdims else result
 
 
-@complex_rule(np.real_if_close)
-def _real_if_close(a, tol=100):
-    z = lifted(a)
-    return z.real if np.all(np.abs(z.imag) < (tol * np.finfo(z.dtype).eps if tol > 1 else tol)) else z
-
-
-@complex_rule(np.polyval)
-def _polyval(p, x):
-    return reduce(lambda total, c: total * x + c, [lifted(p)[k] for k in range(np.shape(p)[0])], ComplexTensor(np.zeros(np.shape(x))))
-
-
 def _like(function, a, dtype=None, **options):
     """An array that tensors may be written into, as of a real tensor."""
     whole = function(np.empty(a.shape, dtype or a.dtype), **options)
@@ -181,9 +174,6 @@ COMPLEX |= {
     np.correlate: lambda a, v, mode="valid": np.convolve(lifted(a), conjugate(lifted(v)[::-1]), mode),
     np.var: lambda a, *args, **options: np.var(lifted(a).real, *args, **options) + np.var(lifted(a).imag, *args, **options),
     np.real: lambda val: lifted(val).real, np.imag: lambda val: lifted(val).imag,
-    np.isclose: lambda a, b, rtol=1e-05, atol=1e-08, equal_nan=False: np.abs(lifted(a) - b) <= atol + rtol * np.abs(lifted(b)),
-    np.allclose: lambda *args, **options: bool(np.all(COMPLEX[np.isclose](*args, **options))),
-    np.array_equal: lambda a1, a2: np.shape(a1) == np.shape(a2) and bool(np.all(np.equal(lifted(a1), a2))),
     np.shape: lambda a: a.shape, np.ndim: lambda a: a.ndim, np.size: lambda a: a.size,
     np.nansum: lambda a, *args, **options: np.sum(np.where(np.isnan(lifted(a)), 0.0, a), *args, **options),
     **{f: partial(lambda f, a, *args, **options: f(np.not_equal(lifted(a), 0.0), *args, **options), f) for f in (np.any, np.all, np.count_nonzero)},
@@ -200,7 +190,7 @@ def _sinc(z):
     # The terms of the slope of sin(z) / z are 1 / z near 0, where the slope is z / 3: a series there.
     near = np.logical_and(np.abs(z.real) < 1.0, np.abs(z.imag) < 1.0)
     far = np.where(near, 1.0, z)
-    return np.where(near, _polyval(_SINC, UFUNCS["square"](np.where(near, z, 0.0))), UFUNCS["sin"](far) / far)
+    return np.where(near, np.polyval(_SINC, UFUNCS["square"](np.where(near, z, 0.0))), UFUNCS["sin"](far) / far)
 
 
 @complex_rule(np.angle)
@@ -292,7 +282,6 @@ def _eigen(a, kind=""):
 COMPLEX[np.linalg.eig] = FUNCTIONS[np.linalg.eig] = lambda a: _EigResult(*_eigen(a))
 COMPLEX[np.linalg.eigvals] = FUNCTIONS[np.linalg.eigvals] = lambda a: _eigen(a)[0]
 COMPLEX[np.linalg.eigvalsh] = lambda a, UPLO="L": _eigen(a, UPLO)[0].real
-COMPLEX[np.linalg.svdvals] = lambda x: _svd(x, compute_uv=False)
 
 
 @complex_rule(np.linalg.eigh)
@@ -331,21 +320,6 @@ def _norm(x, ord=None, axis=None, keepdims=False):
     return np.expand_dims(result, axis if axis is not None else (-2, -1)) if keepdims else result
 
 
-COMPLEX[np.linalg.matrix_norm] = lambda x, keepdims=False, ord="fro": _norm(x, ord, (-2, -1), keepdims)
-
-
-@complex_rule(np.linalg.vector_norm)
-def _vector_norm(x, axis=None, keepdims=False, ord=2):
-    if axis is None or np.size(axis) > 1:
-        return np.linalg.vector_norm(np.abs(lifted(x)), axis=axis, keepdims=keepdims, ord=ord)
-    return _norm(x, ord, axis, keepdims)
-
-
-@complex_rule(np.linalg.matrix_power)
-def _matrix_power(a, n):
-    if n == 0:
-        return lifted(a) * 0.0 + np.eye(np.shape(a)[-1])
-    return whole_power(np.linalg.inv(a) if n < 0 else lifted(a), abs(n), np.matmul)
 
 
 # ---- methods -----------------------------------------------------------------------------------

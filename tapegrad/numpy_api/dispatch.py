@@ -384,11 +384,7 @@ def _with_joined(thing):
         if thing.dtype.char in "FD":
             raise ComplexOperandError("an array of complex numbers is an argument of a function of real tensors")
         return joined(thing)
-    if type(thing) in (list, tuple):
-        return type(thing)([_with_joined(part) for part in thing])
-    if type(thing) is dict:
-        return {name: _with_joined(part) for name, part in thing.items()}
-    return thing
+    return mapped(_with_joined, thing)
 
 
 #: Functions that do with integers what they do with floats: rows of the table, views, and what looks at shapes only.

@@ -371,10 +371,8 @@ class _Finisher(ShortArrays):
         super().__init__()
         self.trace, self.outputs, self.wanted = trace, outputs, tuple(wanted)
         # What finalizers record meanwhile may make the store take another buffer; this one has all that is asked for.
-        self.view = trace.store.view
+        self.view, self.length, self.entries = trace.store.view, trace.store.length, trace.entries
         self.address = self.view.ctypes.data
-        self.length = trace.store.length
-        self.entries = trace.entries
         self.constants = Constants(trace.constants)
         self.input_of = {slot: k for k, slot in enumerate(trace.input_slots)}
 

@@ -144,15 +144,10 @@ class Trace:
     def __init__(self, store, captured=None, reordered=False):
         self.store, store.reordered = store, reordered
         store.trace, store.runs_at = self, 0
-        self.entries = {}
-        self.constants = Constants()
-        self.captured = captured or {}
-        self.cuts = []
-        self.cannot = ""
+        self.entries, self.constants, self.captured = {}, Constants(), captured or {}
+        self.cuts, self.cannot = [], ""
         self.input_slots, self.input_metas, self.input_values = [], [], []
-        self._copies = {}
-        self.leaves = []
-        self._carrying = [False]
+        self._copies, self.leaves, self._carrying = {}, [], [False]
         #: Slots of arguments through which no derivative passes.
         self.still = set()
         #: While a derivative is recorded on this tape too (`tapegrad.higher`): operands and results of array entries.

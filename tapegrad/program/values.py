@@ -175,8 +175,7 @@ class ValueProgram:
 
     def __init__(self, planner):
         self.words = np.array(planner.words, np.int64)
-        self.constants = planner.constants
-        self.registers = planner.registers
+        self.constants, self.registers = planner.constants, planner.registers
         for position, spec in planner.kernels:
             self.words[position] = spec.address()
         self.address = data_address(self.words)

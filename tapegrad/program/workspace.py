@@ -63,8 +63,7 @@ class Workspace(EntryLayout):
         self.records = tape.records.copy()
         self.address = self.records.ctypes.data
         self.words = self.records.view(np.float64).reshape(-1, RECORD.size // 8)
-        self.arrays = {}
-        self.hosts = []
+        self.arrays, self.hosts = {}, []
         #: Programs of values, and signatures (programs of adjoints), by what they are planned from.
         self._planned, self._signatures = {}, []
         #: What becomes of the records of entries: slot, opcode, two operands, and the integer.
@@ -79,8 +78,7 @@ class Workspace(EntryLayout):
         self.in_python, self.calls = [], {}
         #: Addresses of the values that backward programs read, of which every one is the workspace's or the tape's.
         self.saved = []
-        self.stream = []
-        self._roots = {}
+        self.stream, self._roots = [], {}
         #: Large buffers, with the last slots that read them, and those of which that is over, by their bytes; bytes of all buffers.
         self._large, self._over, self.nbytes = [], {}, 0
         #: Of each buffer with several names, the last slot that reads it through any of them; outputs are read at the end.

@@ -20,6 +20,7 @@ Two values with the same description share one `Meta` object, so that the
 signature of an operation is a short tuple of object identities.
 """
 
+import math
 import struct
 import threading
 from weakref import ref
@@ -71,17 +72,9 @@ class Meta:
     __slots__ = ("shape", "ndim", "strides", "char", "itemsize", "size", "nbytes", "dtype", "weak", "__weakref__")
 
     def __init__(self, shape, strides, char, itemsize, weak=False):
-        self.shape = shape
-        self.ndim = len(shape)
-        self.weak = weak
-        self.strides = strides
-        self.char = char
-        self.itemsize = itemsize
-        self.size = 1
-        for extent in shape:
-            self.size *= extent
+        self.shape, self.strides, self.char, self.itemsize, self.weak = shape, strides, char, itemsize, weak
+        self.ndim, self.size, self.dtype = len(shape), math.prod(shape), np.dtype(char)
         self.nbytes = self.size * itemsize
-        self.dtype = np.dtype(char)
 
     def __repr__(self):
         return f"Meta({self.char}{list(self.shape)})"

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ContextDecorator
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, Self, TypeVar, overload
 
 from .store import thread_state
-
-if TYPE_CHECKING:
-    from typing import Self
 
 F = TypeVar("F", bound=Callable[..., Any])
 

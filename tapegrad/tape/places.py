@@ -24,8 +24,7 @@ class Place:
     f_back = None
 
     def __init__(self, code, offset):
-        self.f_code = code
-        self.f_lasti = offset
+        self.f_code, self.f_lasti = code, offset
 
     @property
     def filename(self):
@@ -36,11 +35,8 @@ class Place:
         """Line number, 0 if unknown."""
         if self.f_code is None:
             return 0
-        best = self.f_code.co_firstlineno
-        for start, end, line in self.f_code.co_lines():
-            if start <= self.f_lasti < end and line is not None:
-                return line
-        return best
+        lines = (line for start, end, line in self.f_code.co_lines() if start <= self.f_lasti < end and line is not None)
+        return next(lines, self.f_code.co_firstlineno)
 
     @property
     def text(self):

@@ -113,16 +113,25 @@ class TapeStore(_Words):
         self.words = id(self) + _HEAD
         # An empty list of tensors: its ends are this very place.
         self.last = self.first = self.words + WORDS["last"]
-        self.thread = thread  # a ThreadState
-        self.explicit = explicit
-        self.forward = None
-        self.retired = None
-        self.trace = None
+        self.thread, self.explicit = thread, explicit
+        self.forward = self.retired = self.trace = None
         #: Whether some argument was not in C order: what is recorded sees a copy that is.
         self.reordered = False
         # A place or the user's frame, while a rule of ours is run on tensors: each of its operations stands there.
         self.calling = None
-        self._empty()
+        self.length, self.generation, self.seen = 1, next(_GENERATIONS), []
+        self.objects, self.savers = [], []
+        self.signatures, self.passing, self.pending, self.most_signatures = {}, 0, [], 2 * SIGNATURES_REUSED
+        self.leaves, self.leaf_list, self.live_rows, self.watched = {}, [], {}, Watched()
+        self.running = self.outside = 0
+        self.runs, self.codes = [], []
+        self.runs_at, self.codes_at = id(self.runs), id(self.codes)
+        self.in_python, self.hooks, self.node_hooks, self.pre_hooks, self.retained = {}, {}, {}, {}, {}
+        self.others, self.cleared, self.clearings = 0, 0, []
+        # (An explicit tape lets go of nothing: no limit sends it the general way.)
+        self.nbytes, self.byte_limit = 0, 1 << 62 if explicit else FIRST_BYTES
+        self.pinned, self.resting, self.before = 0, 0, []
+        self.special, self.began, self.offset, self.ident = False, 0.0, -1, thread.quick_ident
         if parts is not None and len(parts[4]) <= SIGNATURES_REUSED:
             self.signatures = parts[4]
             self.pending = [signature for signature in parts[4].values() if signature.pending]
@@ -137,26 +146,6 @@ class TapeStore(_Words):
     def __del__(self):
         # The collector runs this before it takes a circle apart: no word then speaks of what is not there any more.
         self.ident, self.running, self.outside, self.runs_at = -1, 0, 0, 0
-
-    def _empty(self):
-        self.length, self.generation, self.seen = 1, next(_GENERATIONS), []
-        self.objects, self.savers = [], []
-        self.signatures, self.passing, self.pending = {}, 0, []
-        self.most_signatures = 2 * SIGNATURES_REUSED
-        self.leaves, self.leaf_list, self.live_rows = {}, [], {}
-        self.watched = Watched()
-        self.running = self.outside = 0
-        self.runs, self.codes = [], []
-        self.runs_at, self.codes_at = id(self.runs), id(self.codes)
-        self.in_python, self.hooks, self.node_hooks, self.pre_hooks, self.retained = {}, {}, {}, {}, {}
-        self.others, self.cleared, self.clearings = 0, 0, []
-        # (An explicit tape lets go of nothing: no limit sends it the general way.)
-        self.nbytes, self.byte_limit = 0, 1 << 62 if self.explicit else FIRST_BYTES
-        self.special = False
-        self.pinned, self.resting, self.before = 0, 0, []
-        self.began = 0.0
-        self.offset = -1
-        self.ident = self.thread.quick_ident
 
     def resize(self, capacity):
         """Take a buffer for `capacity` records, keeping what is there."""
@@ -186,9 +175,7 @@ class TapeStore(_Words):
 
     def __len__(self):
         """Number of instructions."""
-        if self.view is None:
-            return 0
-        return self.length - 1 - len(self.leaf_list) - self.others
+        return 0 if self.view is None else self.length - 1 - len(self.leaf_list) - self.others
 
     # -- recording ----------------------------------------------------------
     def make_room(self):
@@ -418,13 +405,8 @@ class ThreadState:
     __slots__ = ("ident", "enabled", "checking", "store", "anonymous", "tapes", "spare", "variables", "evaluating", "__weakref__")
 
     def __init__(self):
-        self.ident = get_ident()
-        self.enabled = True
-        self.checking = self.looking()
-        self.tapes = []
-        self.spare = None
-        self.variables = ()
-        self.evaluating = 0
+        self.ident, self.enabled, self.checking = get_ident(), True, self.looking()
+        self.tapes, self.spare, self.variables, self.evaluating = [], None, (), 0
         self.store = self.anonymous = TapeStore(self)
 
     def set_enabled(self, enabled):

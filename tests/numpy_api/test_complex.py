@@ -426,3 +426,14 @@ def test_memory_is_shared_where_that_of_numpy_is(of, change):
         value, gradient = both(x)
         assert value == pytest.approx(function(x))
         np.testing.assert_allclose(gradient, slopes, rtol=1e-6)
+
+
+def test_comparisons_know_infinities_and_nan():
+    x = np.array([1.0 + 1.0j, np.inf + 1.0j, complex(np.nan, 1.0), 2.0])
+    y, z = x + [1e-9, 0.0, 0.0, 1.0], tg.tensor(x, requires_grad=True)
+    for options in ({}, {"equal_nan": True}):
+        np.testing.assert_array_equal(np.asarray(np.isclose(z, y, **options)), np.isclose(x, y, **options))
+        for n in (1, 2, 3, 4):
+            assert np.allclose(z[:n], y[:n], **options) is np.allclose(x[:n], y[:n], **options)
+            assert np.array_equal(z[:n], x[:n], **options) is np.array_equal(x[:n], x[:n], **options)
+    assert not np.array_equal(z, x[:2]) and np.array_equal(z.real, z.real + 0j, equal_nan=True)

@@ -143,7 +143,8 @@ def test_orders_follow_the_layout():
         t = tg.from_numpy(x).requires_grad_()
         for order in "CFAK":
             found = np.ravel(t, order)
-            np.testing.assert_array_equal(plain(found), np.ravel(x, order))
+            for one in (found, t.ravel(order), tg.ravel(t, order), t.flatten(order)):
+                np.testing.assert_array_equal(plain(one), np.ravel(x, order))
             w = np.arange(x.size) + 0.5
             found.backward(w)
             positions = np.empty_like(x)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...common.errors import UnsupportedFunctionError
 from ...tape.layout import c_strides
 from ..record import apply, normalise
 from ..typing import Axis, TensorLike
@@ -60,13 +59,13 @@ def _reshaped(row, x, value):
     return note_view(x, apply(row, (x,), (("shape", value.shape),), value=normalise(value)))
 
 
-def ravel(x: TensorLike, order: str = "C") -> Tensor:
-    """Flatten to one axis, in C or Fortran ("F") order: a view if the elements are stored in that order, else a copy (as in NumPy).
+def ravel(x: TensorLike, order: Any = "C") -> Tensor:
+    """Flatten to one axis: a view if the elements are stored in that order, else a copy (as in NumPy).
 
     Parameters
     ----------
     x : Tensor or array-like
-    order : {'C', 'F'}
+    order : {'C', 'F', 'A', 'K'}
         Order of the elements, as in NumPy.
 
     Returns
@@ -80,14 +79,10 @@ def ravel(x: TensorLike, order: str = "C") -> Tensor:
     tensor([1., 2., 3., 4.])
     """
     x = lift(x)
-    if order != "C" and x.ndim > 1:
-        if order != "F":
-            # A recording sees its arguments in C order.
-            raise UnsupportedFunctionError(f"ravel(order={order!r}): where a tensor's elements lie in memory is not kept; give 'C' or 'F'")
-        return ravel(transpose(x))
-    if type(x._v) is float or x._v.flags.c_contiguous:
-        return reshape(x, (-1,))
-    return clone(reshape(x, (-1,)))
+    if order != "C":
+        return np.ravel(x, order)
+    flat = reshape(x, (-1,))
+    return flat if type(x._v) is float or x._v.flags.c_contiguous else clone(flat)
 
 
 def flatten(x: TensorLike, start_dim: int | str = 0, end_dim: int = -1, *, order: str | None = None) -> Tensor:

@@ -135,9 +135,7 @@ def handed(arguments, function):
     def one(argument):
         if type(argument) is np.ndarray:
             return argument.copy() if copies else sealed(argument)
-        if type(argument) in (tuple, list):
-            return type(argument)(one(x) for x in argument)
-        return argument
+        return type(argument)(map(one, argument)) if type(argument) in (tuple, list) else argument
 
     return [one(argument) for argument in arguments]
 

@@ -12,5 +12,5 @@ In the order in which to read:
 `emit`        both sweeps as one control-flow graph; `runtime`, what it calls: memory, contributions to adjoints,
               also in dual numbers: the sweeps, typed for them, give products of the Hessian.
 `threads`     `prange` loops whose iterations are independent, on threads.
-`compile`     the passes, and helpers; `drivers`, the code around the sweeps.
+`compile`     the passes, and helpers (`nopython.drivers` has the code around the sweeps).
 """

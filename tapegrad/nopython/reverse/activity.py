@@ -13,28 +13,16 @@ from ...codegen.numba_inside import ir
 from ...common.reached import reached
 from ..loops import interval
 from .program import PLAIN, PURE_CALLS
-from .rows import (
-    BLANK,
-    VIEW_ATTRIBUTES,
-    VIEW_FUNCTIONS,
-    VIEW_METHODS,
-    Refused,
-    call_of,
-    carries,
-    elementwise,
-    is_array,
-    is_expr,
-    is_phi,
-    reads,
-)
+from .rows import BLANK, Refused, call_of, carries, elementwise, is_array, is_expr, is_phi, reads
 from .runtime import counted, trips
 
 _BLIND = ("shape", "size", "ndim", "dtype", "strides", "itemsize", "flags")
 #: Functions and methods that only read their arguments, and whose result shares no memory with them.
 _READING = {np.searchsorted, np.argmax, np.argmin, np.argsort, np.sort, np.any, np.all, np.nonzero, np.flatnonzero, np.bincount, np.isnan,
             np.isfinite, np.count_nonzero, np.array_equal, np.unique, np.median, np.arange, np.array, len, print, trips, counted, interval}  # fmt: skip
-#: Functions whose result is the memory of an array in C order.
-_IF_CONTIGUOUS = (np.ravel, np.ascontiguousarray)
+#: Functions and methods whose result is the memory of their operand, in another shape; and functions of which it is that of an array in C order.
+VIEW_FUNCTIONS = {np.reshape, np.transpose, np.expand_dims, np.flip, np.fliplr, np.flipud, np.swapaxes}
+_VIEW_METHODS, _IF_CONTIGUOUS = {"reshape", "transpose"}, (np.ravel, np.ascontiguousarray)
 _READING_METHODS = {"argmax", "argmin", "argsort", "any", "all", "nonzero", "item"}
 #: Types of what depends on the arguments without a derivative.
 _INACTIVE = (types.Integer, types.Boolean, types.NoneType, types.BoundFunction, types.Function, types.Module, types.NumberClass)
@@ -100,7 +88,7 @@ class Activity:
             return [e.name]
         if is_phi(s):
             return [v.name for v in e.incoming_values]
-        if is_expr(e, "cast") or is_expr(e, "getattr") and e.attr in VIEW_ATTRIBUTES:
+        if is_expr(e, "cast") or is_expr(e, "getattr") and e.attr == "T":
             return [e.value.name] if isinstance(self.p.type_of(e.value.name), types.Array) else []
         if is_expr(e, "getitem") and isinstance(self.p.type_of(e.value.name), types.Array):
             index = self.p.type_of(e.index.name)
@@ -112,7 +100,7 @@ class Activity:
             name, ty = function[1] if isinstance(function, tuple) else function, self.p.type_of(owner)
             if not isinstance(ty, types.Array) or name.__hash__ is None:
                 return []
-            views = name in VIEW_METHODS or name in VIEW_FUNCTIONS or name is np.asarray and len(e.args) == 1
+            views = name in _VIEW_METHODS or name in VIEW_FUNCTIONS or name is np.asarray and len(e.args) == 1
             if views or ty.layout == "C" and name in ("ravel", *_IF_CONTIGUOUS):
                 return [owner]
         return []

@@ -271,10 +271,6 @@ def _compiled(text, name, scope, **options):
 
 
 # ---- functions of whole arrays -------------------------------------------------------------------
-#: Attributes and functions whose result is the memory of their operand, in another shape.
-VIEW_ATTRIBUTES = {"T"}
-VIEW_METHODS = {"reshape", "transpose"}
-VIEW_FUNCTIONS = {np.reshape, np.transpose, np.expand_dims, np.flip, np.fliplr, np.flipud, np.swapaxes}
 #: Functions whose result depends on no element of their operands.
 BLANK = {zeros_for, *EMPTY}
 

@@ -17,17 +17,7 @@ from numba.extending import intrinsic, models, register_model
 
 from ...codegen.emit import Emitter
 from ...codegen.library import COMPOSED
-from ...codegen.numba_inside import (
-    INNER,
-    call_of,
-    cgutils,
-    emit_call,
-    emit_caught,
-    emit_raise,
-    impl_ret_borrowed,
-    populate_array,
-    target_context,
-)
+from ...codegen.numba_inside import INNER, call_of, cgutils, emit_call, emit_caught, emit_raise, populate_array, target_context
 from ...common.errors import OptionError, UnsupportedInNumbaError
 from ...rules.lang import Expr, written
 from ..scalars import FUNCTIONS, UFUNCS, absolute_product, plain, splat
@@ -232,7 +222,8 @@ def raised(typingctx, outcome):
         with builder.if_then(builder.icmp_signed("!=", code, I64(0)), likely=False):
             context.nrt.decref(builder, outcome, args[0])
             emit_raise(context, builder, builder.trunc(code, I32), information)
-        return impl_ret_borrowed(context, builder, sig.return_type, value)
+        context.nrt.incref(builder, sig.return_type, value)
+        return value
 
     return outcome[0](outcome), emit
 
@@ -466,22 +457,11 @@ def _text(expr, leaves, scope):
     return written(_expanded(expr), lambda operand: f"x{leaves.index(operand)}", spelled)
 
 
-def contribution_text(expr, leaves, accumulates):
-    """Text and names of `runtime.contribution` for dual numbers."""
+def _of_duals(expr, leaves, names):
+    """Text and names of `contribution` for dual numbers."""
     scope = {"inf": np.inf, "nan": np.nan, "times": times}
     product = f"w * {_text(expr, leaves, scope)}" if plain(expr) else f"times(w, {_text(expr, leaves, scope)})"
-    names = [*(["total"] if accumulates else []), "w", *[f"x{k}" for k in range(len(leaves))]]
-    return f"def dual({', '.join(names)}):\n    return {'total + ' if accumulates else ''}{product}\n", scope
-
-
-def called(text, scope):
-    """What `intrinsic` wants of a function: emission of a call of the function `dual` of a text."""
-    function = numba.njit(error_model="numpy", **INNER)(defined(text, "dual", scope))
-
-    def emit(context, builder, sig, args):
-        return emit_call(context, builder, function, call_of(function, sig.args)[1], args)
-
-    return emit
+    return f"def dual({', '.join(names)}):\n    return {'total + ' * ('total' in names)}{product}\n", scope
 
 
 # ---- adjoints of scalars ------------------------------------------------------------------------
@@ -510,7 +490,7 @@ def contribution(expr, leaves, accumulates):
             return product if total is None else builder.fadd(total, product, flags=("nsz",))
 
         names = [*(["total"] if accumulates else []), "w", *[f"x{k}" for k in range(len(leaves))]]
-        _CONTRIBUTIONS[key] = _of_adjoints(names, emit, lambda: contribution_text(expr, leaves, accumulates))
+        _CONTRIBUTIONS[key] = _of_adjoints(names, emit, lambda: _of_duals(expr, leaves, names))
     return _CONTRIBUTIONS[key]
 
 
@@ -521,7 +501,9 @@ def _of_adjoints(names, emit, duals):
         dual = common_dual(*tys)
         if dual is None:
             return types.float64(*[types.float64] * len(tys)), emit
-        return dual(*[dual] * len(tys)), called(*duals())
+        text, scope = duals()
+        function = numba.njit(error_model="numpy", **INNER)(defined(text, "dual", scope))
+        return dual(*[dual] * len(tys)), lambda context, builder, sig, args: emit_call(context, builder, function, call_of(function, sig.args)[1], args)
 
     return _intrinsic(names, typed)
 
