@@ -116,6 +116,16 @@ def _average(a, axis=None, weights=None, returned=False, **options):
 _mean = _linear(np.average, (0,))
 
 
+@complex_rule(np.pad)
+def _pad(array, pad_width, mode="constant", **options):
+    if mode in ("maximum", "minimum", "median"):
+        raise refused(f"numpy.pad with mode={mode!r}")
+    return _padded(array, pad_width, mode, **options)
+
+
+_padded = _linear(np.pad, (0,))
+
+
 @complex_rule(np.prod)
 def _prod(a, axis=None, keepdims=False, initial=1.0, where=True):
     z = lifted(a) if where is True else np.where(where, a, 1.0)
@@ -176,14 +186,28 @@ def _full_like(a, fill_value, dtype=None):
     return whole
 
 
+def _equal(a, b, equal_nan):
+    same = np.equal(lifted(a), b)
+    return np.logical_or(same, np.logical_and(np.isnan(a), np.isnan(b))) if equal_nan else same
+
+
+@complex_rule(np.isclose)
+def _isclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
+    near = np.abs(lifted(a) - b) <= atol + rtol * np.abs(lifted(b))
+    return np.logical_or(np.logical_and(near, np.isfinite(b)), _equal(a, b, equal_nan))
+
+
+@complex_rule(np.array_equal)
+def _array_equal(a1, a2, equal_nan=False):
+    return np.shape(a1) == np.shape(a2) and bool(np.all(_equal(a1, a2, equal_nan)))
+
+
 COMPLEX |= {
     np.vdot: lambda a, b: np.dot(np.ravel(conjugate(a)), np.ravel(lifted(b))), np.linalg.multi_dot: lambda arrays: reduce(np.dot, map(lifted, arrays)),
-    np.correlate: lambda a, v, mode="valid": np.convolve(lifted(a), conjugate(lifted(v)[::-1]), mode),
+    np.correlate: lambda a, v, mode="valid": bilinear(np.correlate)(a, conjugate(v), mode),
     np.var: lambda a, *args, **options: np.var(lifted(a).real, *args, **options) + np.var(lifted(a).imag, *args, **options),
     np.real: lambda val: lifted(val).real, np.imag: lambda val: lifted(val).imag,
-    np.isclose: lambda a, b, rtol=1e-05, atol=1e-08, equal_nan=False: np.abs(lifted(a) - b) <= atol + rtol * np.abs(lifted(b)),
     np.allclose: lambda *args, **options: bool(np.all(COMPLEX[np.isclose](*args, **options))),
-    np.array_equal: lambda a1, a2: np.shape(a1) == np.shape(a2) and bool(np.all(np.equal(lifted(a1), a2))),
     np.shape: lambda a: a.shape, np.ndim: lambda a: a.ndim, np.size: lambda a: a.size,
     np.nansum: lambda a, *args, **options: np.sum(np.where(np.isnan(lifted(a)), 0.0, a), *args, **options),
     **{f: partial(lambda f, a, *args, **options: f(np.not_equal(lifted(a), 0.0), *args, **options), f) for f in (np.any, np.all, np.count_nonzero)},
@@ -256,8 +280,15 @@ def of_blocks(matrix):
     return ComplexTensor(matrix[..., ::2, ::2], matrix[..., 1::2, ::2])
 
 
-for _function in (np.linalg.inv, np.linalg.pinv, np.linalg.cholesky):
+for _function in (np.linalg.inv, np.linalg.pinv):
     COMPLEX[_function] = lambda a, *more, function=_function, **options: of_blocks(function(blocks(a), *more, **options))
+
+
+@complex_rule(np.linalg.cholesky)
+def _cholesky(a, /, *, upper=False):
+    # The diagonal counts as real.
+    z = lifted(a)
+    return of_blocks(np.linalg.cholesky(blocks(ComplexTensor(z.real, z.imag * (1.0 - np.eye(z.shape[-1], dtype=z.real.dtype)))), upper=upper))
 
 
 @complex_rule(np.linalg.solve)

@@ -426,3 +426,36 @@ def test_memory_is_shared_where_that_of_numpy_is(of, change):
         value, gradient = both(x)
         assert value == pytest.approx(function(x))
         np.testing.assert_allclose(gradient, slopes, rtol=1e-6)
+
+
+SPECIAL = np.array([complex(a, b) for a in (0.0, 1.0, np.inf, -np.inf, np.nan) for b in (0.0, -2.0, np.inf, np.nan)])
+
+
+@pytest.mark.parametrize("equal_nan", [False, True])
+def test_comparisons_of_infinities_and_nan(equal_nan):
+    one, other = (a.ravel() for a in np.meshgrid(SPECIAL, SPECIAL))
+    for x, y in ((tg.tensor(one), other), (one, tg.tensor(other)), (tg.tensor(one), tg.tensor(other))):
+        np.testing.assert_array_equal(np.isclose(x, y, equal_nan=equal_nan), np.isclose(one, other, equal_nan=equal_nan))
+    same = tg.tensor(SPECIAL)
+    assert np.array_equal(same, SPECIAL, equal_nan=equal_nan) is equal_nan is np.allclose(same, SPECIAL, equal_nan=equal_nan)
+    assert np.isclose(np.array([np.inf, 1.0]), tg.tensor(np.array([np.inf + 0j, 1.0 + 1e-12j]))).tolist() == [True, True]
+
+
+@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+def test_correlation_with_a_longer_sequence(mode):
+    for m, n in ((2, 5), (3, 4), (4, 2), (3, 3)):
+        compare(lambda a, v: np.correlate(a, v, mode), array(m), array(n))
+        compare(lambda a, v: np.correlate(a, v, mode), real(m), array(n))
+
+
+def test_the_diagonal_of_a_hermitian_matrix_counts_as_real():
+    a = M @ M.conj().T + 3.0 * np.eye(3) + np.diag([0.1j, -0.2j, 0.3j])
+    for upper in (False, True):
+        np.testing.assert_allclose(np.linalg.cholesky(tg.tensor(a), upper=upper).numpy(), np.linalg.cholesky(a, upper=upper))
+    assert np.all(np.diag(tg.grad(lambda z: np.sum(np.abs(np.linalg.cholesky(z)) ** 4))(a)).imag == 0.0)
+
+
+@pytest.mark.parametrize("mode", ["maximum", "minimum", "median"])
+def test_padding_by_an_order_is_refused(mode):
+    with pytest.raises(tg.errors.UnsupportedFunctionError, match=f"numpy.pad with mode='{mode}' has no rule for complex numbers"):
+        np.pad(tg.tensor(Z), 2, mode=mode)
