@@ -13,7 +13,19 @@ from itertools import product
 import numpy as np
 
 from ..array.complex import FUNCTIONS as COMPLEX
-from ..array.complex import MULTIPLY, UFUNCS, ComplexTensor, bilinear, conjugate, is_complex, lifted, parts_of, refused, whole_power
+from ..array.complex import (
+    MULTIPLY,
+    UFUNCS,
+    ComplexTensor,
+    bilinear,
+    conjugate,
+    is_complex,
+    lifted,
+    parts_of,
+    real_dtype,
+    refused,
+    whole_power,
+)
 from ..array.record import apply, record_aux
 from ..common.registry import attach
 from ..common.tree import mapped
@@ -133,7 +145,7 @@ def _prod(a, axis=None, keepdims=False, initial=1.0, where=True):
     for axis in [k % z.ndim for k in axes]:
         lines = np.moveaxis(z, axis, 0)
         if not len(lines):
-            lines = ComplexTensor(np.ones((1, *lines.shape[1:])))
+            lines = ComplexTensor(np.ones((1, *lines.shape[1:]), real_dtype(z)))
         while (n := len(lines)) > 1:
             pairs = lines[: n // 2] * lines[n // 2 : n // 2 * 2]
             lines = np.concatenate([pairs, lines[-1:]]) if n % 2 else pairs
@@ -170,7 +182,8 @@ def _real_if_close(a, tol=100):
 
 @complex_rule(np.polyval)
 def _polyval(p, x):
-    return reduce(lambda total, c: total * x + c, [lifted(p)[k] for k in range(np.shape(p)[0])], ComplexTensor(np.zeros(np.shape(x))))
+    p = lifted(p)
+    return reduce(lambda total, c: total * x + c, [p[k] for k in range(len(p))], ComplexTensor(np.zeros(np.shape(x), real_dtype(p, x))))
 
 
 def _like(function, a, dtype=None, **options):
@@ -224,7 +237,7 @@ def _sinc(z):
     # The terms of the slope of sin(z) / z are 1 / z near 0, where the slope is z / 3: a series there.
     near = np.logical_and(np.abs(z.real) < 1.0, np.abs(z.imag) < 1.0)
     far = np.where(near, 1.0, z)
-    return np.where(near, _polyval(_SINC, UFUNCS["square"](np.where(near, z, 0.0))), UFUNCS["sin"](far) / far)
+    return np.where(near, _polyval(np.array(_SINC, real_dtype(z)), UFUNCS["square"](np.where(near, z, 0.0))), UFUNCS["sin"](far) / far)
 
 
 @complex_rule(np.angle)
@@ -258,9 +271,14 @@ def _extreme(find, a, axis=None, keepdims=False):
     return z if keepdims else np.squeeze(z, tuple(axes))
 
 
+def _alike(a, b):
+    """Both as complex tensors of one dtype."""
+    return [lifted(o).astype(np.result_type(real_dtype(a, b), np.complex64)) for o in (a, b)]
+
+
 COMPLEX |= {f: partial(_extreme, find) for find, functions in ((np.argmax, (np.max, np.amax)), (np.argmin, (np.min, np.amin))) for f in functions}
 UFUNCS |= {
-    name: lambda a, b, find=find: _extreme(find, np.stack(np.broadcast_arrays(lifted(a), lifted(b))), 0)
+    name: lambda a, b, find=find: _extreme(find, np.stack([np.broadcast_to(o, np.broadcast_shapes(np.shape(a), np.shape(b))) for o in _alike(a, b)]), 0)
     for name, find in (("maximum", np.argmax), ("minimum", np.argmin))
 }
 
@@ -340,8 +358,8 @@ def _svd(a, full_matrices=True, compute_uv=True, hermitian=False):
         raise ValueError("np.linalg.svd of complex matrices that are not square needs full_matrices=False: the added vectors are any basis of the rest")
     # The eigenvectors of [[0, A], [A^H, 0]] hold both kinds of singular vectors, its eigenvalues are the singular values and their negatives.
     lead, back = z.shape[:-2], np.swapaxes(conjugate(z), -1, -2)
-    upper = np.concatenate([ComplexTensor(np.zeros((*lead, m, m))), z], -1)
-    w, v = _eigh(np.concatenate([upper, np.concatenate([back, ComplexTensor(np.zeros((*lead, n, n)))], -1)], -2))
+    upper = np.concatenate([ComplexTensor(np.zeros((*lead, m, m), real_dtype(z))), z], -1)
+    w, v = _eigh(np.concatenate([upper, np.concatenate([back, ComplexTensor(np.zeros((*lead, n, n), real_dtype(z)))], -1)], -2))
     if not compute_uv:
         return w[..., ::-1][..., :k]
     v = v[..., ::-1][..., :k] * math.sqrt(2.0)
@@ -375,7 +393,7 @@ def _vector_norm(x, axis=None, keepdims=False, ord=2):
 @complex_rule(np.linalg.matrix_power)
 def _matrix_power(a, n):
     if n == 0:
-        return lifted(a) * 0.0 + np.eye(np.shape(a)[-1])
+        return ComplexTensor(np.broadcast_to(np.eye(np.shape(a)[-1], dtype=real_dtype(a)), np.shape(a)))
     return whole_power(np.linalg.inv(a) if n < 0 else lifted(a), abs(n), np.matmul)
 
 
