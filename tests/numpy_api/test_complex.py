@@ -459,3 +459,32 @@ def test_the_diagonal_of_a_hermitian_matrix_counts_as_real():
 def test_padding_by_an_order_is_refused(mode):
     with pytest.raises(tg.errors.UnsupportedFunctionError, match=f"numpy.pad with mode='{mode}' has no rule for complex numbers"):
         np.pad(tg.tensor(Z), 2, mode=mode)
+
+
+BECOMES = {
+    "where": lambda x: np.where(T > 0, x, 1.5j), "where, the other way": lambda x: np.where(T > 0, W, x), "select": lambda x: np.select([T > 0], [x], 2j),
+    "full_like": lambda x: np.full_like(x, 2.0 - 1j, dtype=complex) * x, "astype": lambda x: x.astype(complex) ** 0.5, "np.astype": lambda x: np.astype(x, np.complex64),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BECOMES)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
+def test_of_real_constants_complex_results_have_their_imaginary_parts(name, dtype):
+    function, x = BECOMES[name], np.array([-1, 2, 3, -4], dtype)
+    found, expected = function(tg.tensor(x)), function(x)
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6)
+    np.testing.assert_allclose(np.angle(found), np.angle(expected), rtol=1e-6)
+    slope = tg.jit(tg.grad(lambda t: np.sum((function(tg.tensor(x)) * t).imag)))
+    for _ in range(3):
+        np.testing.assert_allclose(slope(T), expected.imag, rtol=1e-6)
+
+
+def test_a_real_tensor_becomes_complex():
+    compare(lambda t: np.sqrt(t.astype(complex)), np.array([-1.0, 2.0, 3.0]))
+    assert tg.grad(lambda t: np.sum(np.abs(t.astype(np.complex64) * 1j)))(np.array([1.0, -2.0], "f")).tolist() == [1.0, -1.0]
+
+
+@pytest.mark.parametrize("polynomial", [[1.0, 0.0, 1.0], [2.0, 1.0, 3.0, 1.0]])
+def test_roots_of_constants(polynomial):
+    np.testing.assert_allclose((np.roots(tg.tensor(polynomial)) * 1.0).imag, np.roots(polynomial).imag)
