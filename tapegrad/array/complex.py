@@ -11,6 +11,7 @@ arrays.  Where real tensors meet complex data, `record.as_operand` raises `Compl
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
 import sys
@@ -234,7 +235,21 @@ def called(function, args, kwargs):
     ours = FUNCTIONS.get(function)
     if ours is None:
         raise refused(f"{getattr(function, '__module__', 'numpy')}.{getattr(function, '__name__', function)}")
-    return ours(*args, **kwargs)
+    out = kwargs.pop("out", None)
+    if out is not None and not isinstance(out, ComplexTensor):
+        raise refused(f"numpy.{function.__name__} with out= that is no complex tensor")
+    try:
+        result = ours(*args, **kwargs)
+    except TypeError:
+        try:
+            inspect.signature(ours).bind(*args, **kwargs)
+        except TypeError:
+            raise refused(f"numpy.{function.__name__} with {', '.join(kwargs) or f'{len(args)} arguments'}") from None
+        raise
+    if out is None:
+        return result
+    out[...] = result
+    return out
 
 
 #: Functions of NumPy, and (ufunc, method) -> what stands for them on complex numbers; `numpy_api.complex` and its kin fill it.

@@ -488,3 +488,41 @@ def test_a_real_tensor_becomes_complex():
 @pytest.mark.parametrize("polynomial", [[1.0, 0.0, 1.0], [2.0, 1.0, 3.0, 1.0]])
 def test_roots_of_constants(polynomial):
     np.testing.assert_allclose((np.roots(tg.tensor(polynomial)) * 1.0).imag, np.roots(polynomial).imag)
+
+
+CHOSEN = np.abs(M) > 0.9
+KEYWORDS = {
+    **{f"{f.__name__}, mean": lambda z, f=f: f(z, axis=0, mean=np.mean(z, axis=0, keepdims=True), ddof=1) for f in (np.var, np.std)},
+    **{f"{f.__name__}, another mean": lambda z, f=f: f(z, mean=0.3 + 1j, where=CHOSEN, keepdims=True) for f in (np.var, np.std)},
+    **{f"{f.__name__}, positions": lambda z, f=f: f(z, 0, None, None, 1, True) for f in (np.var, np.std)},
+    **{f"{f.__name__}, dtype": lambda z, f=f: f(z, axis=0, dtype=complex) for f in (np.sum, np.mean, np.prod, np.cumsum, np.cumprod)},
+    **{f"{f.__name__}, out": lambda z, f=f: _out(f, z) for f in (np.sum, np.mean, np.prod, np.max)},
+    **{f"{f.__name__}, initial": lambda z, f=f: f(z, axis=0, initial=z[0, 0] * 0.5, where=CHOSEN) for f in (np.max, np.min)},
+    "einsum of lists": lambda z: np.einsum(z, [0, 1], z, [2, 1], [0, 2]), "einsum, no result": lambda z: np.einsum(z, [30, 2], z, [2, 1]),
+    "einsum, an ellipsis": lambda z: np.einsum(z, [..., 1], z, [..., 1], [...]), "concatenate, dtype": lambda z: np.concatenate([z, z], dtype=complex),
+}  # fmt: skip
+
+
+def _out(function, z):
+    out = np.zeros_like(z[0])
+    assert function(z, axis=0, out=out) is out
+    return out * z[0]
+
+
+@pytest.mark.parametrize("name", KEYWORDS)
+def test_keyword_arguments(name):
+    function = KEYWORDS[name]
+    np.testing.assert_allclose(function(tg.tensor(M)).numpy(), function(M), rtol=1e-12)
+    compare(function, M)
+
+
+REFUSED = {
+    "numpy.std with dtype=": lambda z: np.std(z, dtype=complex), "sum with dtype=float64": lambda z: np.sum(z, dtype=float),
+    "numpy.full_like with shape": lambda z: np.full_like(z, 1j, shape=(2,)), "with out= that is no complex tensor": lambda z: np.prod(z, out=np.zeros((), complex)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_other_keyword_arguments_are_refused(words):
+    with pytest.raises(tg.errors.UnsupportedFunctionError, match=words):
+        REFUSED[words](tg.tensor(Z, requires_grad=True))
