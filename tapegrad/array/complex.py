@@ -11,6 +11,7 @@ arrays.  Where real tensors meet complex data, `record.as_operand` raises `Compl
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
 import sys
@@ -231,7 +232,21 @@ def called(function, args, kwargs):
     ours = FUNCTIONS.get(function)
     if ours is None:
         raise refused(f"{getattr(function, '__module__', 'numpy')}.{getattr(function, '__name__', function)}")
-    return ours(*args, **kwargs)
+    out = kwargs.pop("out", None)
+    if out is not None and not isinstance(out, ComplexTensor):
+        raise refused(f"numpy.{function.__name__} with out= that is no complex tensor")
+    try:
+        result = ours(*args, **kwargs)
+    except TypeError:
+        try:
+            inspect.signature(ours).bind(*args, **kwargs)
+        except TypeError:
+            raise refused(f"numpy.{function.__name__} with {', '.join(kwargs) or f'{len(args)} arguments'}") from None
+        raise
+    if out is None:
+        return result
+    out[...] = result
+    return out
 
 
 #: Functions of NumPy, and (ufunc, method) -> what stands for them on complex numbers; `numpy_api.complex` and its kin fill it.
@@ -285,7 +300,8 @@ def parts_of(thing):
         return thing, None
     if isinstance(thing, np.ndarray) and thing.ndim:
         return thing.real.copy(), thing.imag.copy()
-    re, im = (float(p) if thing.dtype.char == "D" else p for p in (thing.real, thing.imag)) if hasattr(thing, "dtype") else (thing.real, thing.imag)
+    number = thing[()] if isinstance(thing, np.ndarray) else thing
+    re, im = number.real, number.imag
     return (None if re == 0.0 and math.copysign(1.0, re) > 0 else re), (None if im == 0.0 and math.copysign(1.0, im) > 0 else im)
 
 
@@ -327,8 +343,13 @@ def bilinear(product):
 
 def _joined(re, im, *operands):
     if re is None and im is None:
-        re = np.zeros(np.broadcast_shapes(*map(np.shape, operands)))
+        re = np.zeros(np.broadcast_shapes(*map(np.shape, operands)), real_dtype(*operands))
     return ComplexTensor(re, im)
+
+
+def real_dtype(*operands):
+    """The dtype of the parts of what is computed with these."""
+    return np.empty(0, np.result_type(*(getattr(o, "dtype", 0.0) for o in operands))).real.dtype
 
 
 def _own(part, *others):
@@ -485,7 +506,7 @@ def _power(base, exponent):
         return ComplexTensor(size * np.cos(angle), size * np.sin(angle))
     nothing, exponent = np.logical_and(base.real == 0.0, base.imag == 0.0), lifted(exponent)
     value = _exp(MULTIPLY(exponent, _log(ComplexTensor(np.where(nothing, 1.0, base.real), base.imag))))
-    none = np.where(exponent.real > 0.0, 0.0, np.where(UFUNCS["equal"](exponent, 0.0), 1.0, np.nan))
+    none = np.where(exponent.real > 0.0, 0.0, np.where(UFUNCS["equal"](exponent, 0.0), 1.0, np.nan)).astype(real_dtype(value))
     return ComplexTensor(np.where(nothing, none, value.real), np.where(nothing, 0.0 * none, value.imag))
 
 
@@ -499,7 +520,7 @@ def _whole_power(base, n):
             result = base if result is None else result * base
         n >>= 1
         base = base * base if n else base
-    return ComplexTensor(np.ones(np.shape(base))) if result is None else _positive(result) if result is base else result
+    return ComplexTensor(np.ones(np.shape(base), real_dtype(base))) if result is None else _positive(result) if result is base else result
 
 
 def _of_parts(combine, function):
@@ -519,8 +540,8 @@ UFUNCS: dict[str, Any] = {
     "negative": negative, "positive": _positive, "conjugate": conjugate,
     "square": pairwise(lambda x, y: ((x - y) * (x + y), 2.0 * (x * y))), "reciprocal": lambda z: _divide(complex(1.0, -0.0), z),
     "exp": _exp, "exp2": lambda z: _exp(MULTIPLY(z, math.log(2.0))), "log": _log, "log2": lambda z: _log(z) * (1.0 / math.log(2.0)),
-    "log10": lambda z: _log(z) * (1.0 / math.log(10.0)), "sqrt": _root, "power": _power, "float_power": _power, "absolute": _absolute,
-    "log1p": _log1p, "expm1": pairwise(_expm1),
+    "log10": lambda z: _log(z) * (1.0 / math.log(10.0)), "sqrt": _root, "power": _power,
+    "float_power": lambda a, b: _power(lifted(a).astype(complex), b), "absolute": _absolute, "log1p": _log1p, "expm1": pairwise(_expm1),
     "sin": pairwise(lambda x, y: (np.sin(x) * np.cosh(y), np.cos(x) * np.sinh(y))),
     "cos": pairwise(lambda x, y: (np.cos(x) * np.cosh(y), -np.sin(x) * np.sinh(y))),
     "sinh": pairwise(lambda x, y: (np.sinh(x) * np.cos(y), np.cosh(x) * np.sin(y))),

@@ -9,11 +9,12 @@ are those of the complex one, block by block.  Determinants and eigenvalues have
 import math
 from functools import cache, partial, reduce
 from itertools import product
+from string import ascii_letters
 
 import numpy as np
 
 from ..array.complex import FUNCTIONS as COMPLEX
-from ..array.complex import MULTIPLY, UFUNCS, ComplexTensor, bilinear, conjugate, is_complex, lifted, parts_of, refused
+from ..array.complex import MULTIPLY, UFUNCS, ComplexTensor, bilinear, conjugate, is_complex, lifted, parts_of, real_dtype, refused
 from ..array.record import apply, record_aux
 from ..common.registry import attach
 from ..common.tree import mapped
@@ -62,6 +63,10 @@ def _linear(function, places):
     names = _STAND.union(name for k, name in enumerate(parameters(function)) if k in places) if function is not np.where else ()
 
     def call(*args, **kwargs):
+        if (dtype := kwargs.get("dtype")) is not None:
+            if np.dtype(dtype).kind != "c":
+                raise refused(f"{function.__name__} with dtype={np.dtype(dtype)}, which would drop a part,")
+            kwargs["dtype"] = np.empty(0, dtype).real.dtype
         others = [a for k, a in enumerate(args) if k not in places] + [value for name, value in kwargs.items() if name not in names]
         if any(map(is_complex, others)):
             raise refused(f"{function.__name__} with another complex argument than {', '.join(sorted(names - _STAND))}")
@@ -103,12 +108,22 @@ COMPLEX[np.multiply, "outer"] = lambda a, b: MULTIPLY(np.reshape(lifted(a), np.s
 
 @complex_rule(np.einsum)
 def _einsum(subscripts, *operands, **options):
+    if not isinstance(subscripts, str):
+        # Lists of numbers beside the operands, and perhaps one of the result.
+        given = (subscripts, *operands)
+        words = ["".join(["..." if k is Ellipsis else _LETTERS[k] for k in numbers]) for numbers in (*given[1::2], *given[2 * (len(given) // 2) :])]
+        operands = given[: len(given) // 2 * 2 : 2]
+        subscripts = ",".join(words[: len(operands)]) + "".join(f"->{word}" for word in words[len(operands) :])
     totals = [None, None]
     for chosen in product(*([p for p in enumerate(parts_of(o)) if p[1] is not None] for o in operands)):
         imaginary, term = sum(which for which, _ in chosen), np.einsum(subscripts, *(part for _, part in chosen), **options)
         term, which = -term if imaginary % 4 > 1 else term, imaginary % 2
         totals[which] = term if totals[which] is None else totals[which] + term
     return ComplexTensor(*totals)
+
+
+#: In the order in which ``np.einsum`` takes axes of a result that is not given.
+_LETTERS = sorted(ascii_letters)
 
 
 @complex_rule(np.average)
@@ -120,14 +135,25 @@ def _average(a, axis=None, weights=None, returned=False, **options):
 _mean = _linear(np.average, (0,))
 
 
+@complex_rule(np.pad)
+def _pad(array, pad_width, mode="constant", **options):
+    if mode in ("maximum", "minimum", "median"):
+        raise refused(f"numpy.pad with mode={mode!r}")
+    return _padded(array, pad_width, mode, **options)
+
+
+_padded = _linear(np.pad, (0,))
+
+
 @complex_rule(np.prod)
-def _prod(a, axis=None, keepdims=False, initial=1.0, where=True):
-    z = lifted(a) if where is True else np.where(where, a, 1.0)
+def _prod(a, axis=None, dtype=None, out=None, keepdims=False, initial=1.0, where=True):
+    a = lifted(a) if dtype is None else lifted(a).astype(dtype)
+    z = a if where is True else np.where(where, a, 1.0)
     axes = range(z.ndim) if axis is None else (axis,) if isinstance(axis, (int, np.integer)) else axis
     for axis in [k % z.ndim for k in axes]:
         lines = np.moveaxis(z, axis, 0)
         if not len(lines):
-            lines = ComplexTensor(np.ones((1, *lines.shape[1:])))
+            lines = ComplexTensor(np.ones((1, *lines.shape[1:]), real_dtype(z)))
         while (n := len(lines)) > 1:
             pairs = lines[: n // 2] * lines[n // 2 : n // 2 * 2]
             lines = np.concatenate([pairs, lines[-1:]]) if n % 2 else pairs
@@ -137,16 +163,34 @@ def _prod(a, axis=None, keepdims=False, initial=1.0, where=True):
 
 
 @complex_rule(np.cumprod)
-def _cumprod(a, axis=None):
-    z = np.ravel(lifted(a)) if axis is None else np.moveaxis(lifted(a), axis, 0)
+def _cumprod(a, axis=None, dtype=None):
+    z = lifted(a) if dtype is None else lifted(a).astype(dtype)
+    z = np.ravel(z) if axis is None else np.moveaxis(z, axis, 0)
     step = 1
     while step < len(z):
         z, step = np.concatenate([z[:step], z[step:] * z[:-step]]), 2 * step
     return z if axis is None else np.moveaxis(z, 0, axis)
 
 
+@complex_rule(np.var)
+def _var(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, **options):
+    if dtype is not None:
+        raise refused("numpy.var with dtype=")
+    z, mean = lifted(a), options.pop("mean", None)
+    if mean is None:
+        return sum(np.var(part, axis, ddof=ddof, keepdims=keepdims, **options) for part in (z.real, z.imag))
+    away, ddof, where = z - mean, options.pop("correction", ddof), options.get("where", True)
+    sums = np.sum(np.square(away.real) + np.square(away.imag), axis=axis, keepdims=keepdims, **options)
+    count = np.sum(np.broadcast_to(where, away.shape), axis=axis, keepdims=keepdims)
+    return sums / np.maximum(count - ddof, 0).astype(sums.dtype)
+
+
 @complex_rule(np.std)
-def _std(a, axis=None, dtype=None, ddof=0, keepdims=False, **options):
+def _std(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, **options):
+    if dtype is not None:
+        raise refused("numpy.std with dtype=")
+    if "mean" in options:
+        return np.sqrt(_var(a, axis, ddof=ddof, keepdims=keepdims, **options))
     # That of the parts together, which has derivatives of all orders where it is 0; a root of `_var` has not.
     z, ddof = lifted(a), options.pop("correction", ddof)
     axes = np.arange(z.ndim)[... if axis is None else np.atleast_1d(axis)].tolist()
@@ -171,8 +215,7 @@ def _full_like(a, fill_value, dtype=None):
 
 COMPLEX |= {
     np.vdot: lambda a, b: np.dot(np.ravel(conjugate(a)), np.ravel(lifted(b))), np.linalg.multi_dot: lambda arrays: reduce(np.dot, map(lifted, arrays)),
-    np.correlate: lambda a, v, mode="valid": np.convolve(lifted(a), conjugate(lifted(v)[::-1]), mode),
-    np.var: lambda a, *args, **options: np.var(lifted(a).real, *args, **options) + np.var(lifted(a).imag, *args, **options),
+    np.correlate: lambda a, v, mode="valid": bilinear(np.correlate)(a, conjugate(v), mode),
     np.real: lambda val: lifted(val).real, np.imag: lambda val: lifted(val).imag,
     np.shape: lambda a: a.shape, np.ndim: lambda a: a.ndim, np.size: lambda a: a.size,
     np.nansum: lambda a, *args, **options: np.sum(np.where(np.isnan(lifted(a)), 0.0, a), *args, **options),
@@ -190,7 +233,7 @@ def _sinc(z):
     # The terms of the slope of sin(z) / z are 1 / z near 0, where the slope is z / 3: a series there.
     near = np.logical_and(np.abs(z.real) < 1.0, np.abs(z.imag) < 1.0)
     far = np.where(near, 1.0, z)
-    return np.where(near, np.polyval(_SINC, UFUNCS["square"](np.where(near, z, 0.0))), UFUNCS["sin"](far) / far)
+    return np.where(near, np.polyval(np.array(_SINC, real_dtype(z)), UFUNCS["square"](np.where(near, z, 0.0))), UFUNCS["sin"](far) / far)
 
 
 @complex_rule(np.angle)
@@ -215,18 +258,26 @@ def _place(find, axis):
     return lambda re, im: np.expand_dims(find(as_complex(np.stack([re, im], -1)), axis), axis)
 
 
-def _extreme(find, a, axis=None, keepdims=False):
+def _extreme(find, a, axis=None, out=None, keepdims=False, initial=None, where=True):
     """The first number that is largest, or smallest, by the real part and then by the imaginary one, as NumPy has it."""
-    z = lifted(a)
+    if where is not True and initial is None:
+        raise ValueError("the largest and the smallest of complex numbers with where= need initial= too, as in NumPy")
+    z = lifted(a) if where is True else np.where(where, a, initial)
     axes = [k % z.ndim for k in (range(z.ndim) if axis is None else np.atleast_1d(axis).tolist())]
     for k in axes:
         z = np.take_along_axis(z, record_aux(_place(find, k), z.real, z.imag), k)
-    return z if keepdims else np.squeeze(z, tuple(axes))
+    z = z if keepdims else np.squeeze(z, tuple(axes))
+    return z if initial is None else _extreme(find, np.stack(_alike(z, np.broadcast_to(initial, z.shape))), 0)
+
+
+def _alike(a, b):
+    """Both as complex tensors of one dtype."""
+    return [lifted(o).astype(np.result_type(real_dtype(a, b), np.complex64)) for o in (a, b)]
 
 
 COMPLEX |= {f: partial(_extreme, find) for find, functions in ((np.argmax, (np.max, np.amax)), (np.argmin, (np.min, np.amin))) for f in functions}
 UFUNCS |= {
-    name: lambda a, b, find=find: _extreme(find, np.stack(np.broadcast_arrays(lifted(a), lifted(b))), 0)
+    name: lambda a, b, find=find: _extreme(find, np.stack([np.broadcast_to(o, np.broadcast_shapes(np.shape(a), np.shape(b))) for o in _alike(a, b)]), 0)
     for name, find in (("maximum", np.argmax), ("minimum", np.argmin))
 }
 
@@ -246,8 +297,15 @@ def of_blocks(matrix):
     return ComplexTensor(matrix[..., ::2, ::2], matrix[..., 1::2, ::2])
 
 
-for _function in (np.linalg.inv, np.linalg.pinv, np.linalg.cholesky):
+for _function in (np.linalg.inv, np.linalg.pinv):
     COMPLEX[_function] = lambda a, *more, function=_function, **options: of_blocks(function(blocks(a), *more, **options))
+
+
+@complex_rule(np.linalg.cholesky)
+def _cholesky(a, /, *, upper=False):
+    # The diagonal counts as real.
+    z = lifted(a)
+    return of_blocks(np.linalg.cholesky(blocks(ComplexTensor(z.real, z.imag * (1.0 - np.eye(z.shape[-1], dtype=z.real.dtype)))), upper=upper))
 
 
 @complex_rule(np.linalg.solve)
@@ -298,8 +356,8 @@ def _svd(a, full_matrices=True, compute_uv=True, hermitian=False):
         raise ValueError("np.linalg.svd of complex matrices that are not square needs full_matrices=False: the added vectors are any basis of the rest")
     # The eigenvectors of [[0, A], [A^H, 0]] hold both kinds of singular vectors, its eigenvalues are the singular values and their negatives.
     lead, back = z.shape[:-2], np.swapaxes(conjugate(z), -1, -2)
-    upper = np.concatenate([ComplexTensor(np.zeros((*lead, m, m))), z], -1)
-    w, v = _eigh(np.concatenate([upper, np.concatenate([back, ComplexTensor(np.zeros((*lead, n, n)))], -1)], -2))
+    upper = np.concatenate([ComplexTensor(np.zeros((*lead, m, m), real_dtype(z))), z], -1)
+    w, v = _eigh(np.concatenate([upper, np.concatenate([back, ComplexTensor(np.zeros((*lead, n, n), real_dtype(z)))], -1)], -2))
     if not compute_uv:
         return w[..., ::-1][..., :k]
     v = v[..., ::-1][..., :k] * math.sqrt(2.0)

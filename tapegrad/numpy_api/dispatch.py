@@ -270,6 +270,11 @@ _ABOUT_SHAPES = {*of_numpy(
 )}  # fmt: skip
 
 
+def constant_of(array):
+    """An array that NumPy has computed as a tensor outside the tape."""
+    return registry.objects.complex_tensor(array) if array.dtype.kind == "c" else plain(normalise(array))
+
+
 def plain_function(function):
     """A NumPy function that looks only at shapes or gives values without derivative."""
 
@@ -282,7 +287,7 @@ def plain_function(function):
         )
         trace = trace_of(operands)
         if trace is None or function in _ABOUT_SHAPES:
-            return plain(normalise(result)) if isinstance(result, np.ndarray) else result
+            return constant_of(result) if isinstance(result, np.ndarray) else result
         return trace.host(function, args, kwargs, result)
 
     return call

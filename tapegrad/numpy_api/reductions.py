@@ -99,7 +99,9 @@ def _extremum(function, ours, identity, combine):
         if has_initial and _count(x, axis) == 0:
             shape = np.sum(np.empty(x.shape), axis=F.chosen_axes(x, axis, None), keepdims=_flag(keepdims)).shape
             return F.broadcast_to(F.lift(_initial(initial, x)), shape)
-        result = ours(_masked(_masked(x, numbers, identity), mask, identity), axis=axis, keepdims=_flag(keepdims))
+        # (No integer is infinite.)
+        left_out = identity if x.dtype.kind == "f" else initial
+        result = ours(_masked(_masked(x, numbers, identity), mask, left_out), axis=axis, keepdims=_flag(keepdims))
         if has_initial:
             return combine(result, _initial(initial, x))
         if numbers is not None and (empty := _count(x, axis, numbers) == 0).any():
@@ -135,7 +137,7 @@ def _mean_of(x, axis, mask, keepdims, less=0):
     """The mean of what `mask` keeps, or the sum over a number that is `less`."""
     with np.errstate(all="ignore"):
         number = np.maximum(_count(x, axis, mask) - less, 0)
-        scale = np.where(number > 0, 1.0 / number, nan).astype(x.dtype)
+        scale = np.where(number > 0, 1.0 / number, nan).astype(x.dtype if x.dtype.kind == "f" else float)
     return _dropped(F.sum(_masked(x, mask, 0.0), axis=axis, keepdims=True) * scale, axis, keepdims)
 
 

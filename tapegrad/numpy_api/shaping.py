@@ -12,10 +12,10 @@ import numpy as np
 
 from ..array import functions as F
 from ..array.differentiable import below
-from ..array.record import normalise, plain, tracked
+from ..array.record import tracked
 from ..common.errors import UnsupportedFunctionError
 from ..tape.store import thread_state
-from .dispatch import any_tracked, implements, refuse, values_of
+from .dispatch import any_tracked, constant_of, implements, refuse, values_of
 
 #: What NumPy takes for an array, as a tensor.
 as_tensor = F.lift
@@ -23,7 +23,7 @@ as_tensor = F.lift
 
 def untracked(function, *arrays):
     """`function` of the values, as a tensor outside the tape; keeps integer dtypes, and Python's numbers, which are weak."""
-    return plain(normalise(np.asarray(function(*[a if type(a) in (int, float) else np.asarray(values_of(a)) for a in arrays]))))
+    return constant_of(np.asarray(function(*[a if type(a) in (int, float, complex) else np.asarray(values_of(a)) for a in arrays])))
 
 
 def rearranged(function, *arrays, dtype=None):
@@ -190,7 +190,7 @@ def _astype(x, dtype, /, *, copy=True, device=None):
 def _full_like(a, fill_value, dtype=None, order="K", subok=True, shape=None, **device):
     if not any_tracked(fill_value):
         array = np.full_like(np.asarray(values_of(a, False)), values_of(fill_value), dtype, order, subok, shape, **device)
-        return plain(normalise(array))
+        return constant_of(array)
     return _full(a.shape if shape is None else shape, fill_value, dtype or a.dtype)
 
 
@@ -198,6 +198,6 @@ def _full_like(a, fill_value, dtype=None, order="K", subok=True, shape=None, **d
 def _full(shape, fill_value, dtype=None, order="C", **device):
     # Only np.full(..., like=tensor) comes here.
     if not any_tracked(fill_value):
-        return plain(normalise(np.full(shape, values_of(fill_value), dtype, order, **device)))
+        return constant_of(np.full(shape, values_of(fill_value), dtype, order, **device))
     fill_value = as_tensor(fill_value)
     return F.clone(F.broadcast_to(cast(fill_value, dtype or fill_value.dtype), _sizes(shape)))

@@ -58,7 +58,7 @@ def _triangular(a, b, trans, lower, unit):
     if is_complex(a) or is_complex(b):
         # The real matrix that stands for such a complex one is not triangular.
         whole = np.tril(a, -unit) if lower else np.triu(a, unit)
-        whole = whole + np.eye(a.shape[-1]) * unit
+        whole = whole + np.eye(a.shape[-1], dtype=a.real.dtype) * unit
         return np.linalg.solve((_transposed, _adjoint)[trans - 1](whole) if trans else whole, b)
     attrs = (("trans", int(trans > 0)), ("lower", bool(lower)), ("unit", bool(unit)))
     if b.ndim == 1:

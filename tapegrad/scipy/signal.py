@@ -82,7 +82,7 @@ def hilbert(x, N=None, axis=-1):
     # Twice the frequencies below the middle, and those that are their own negative.
     weights = 1.0 + np.sign(n - 2 * np.arange(n))
     weights[0] = 1.0
-    turned = np.moveaxis(np.fft.fft(x, n, axis), axis, -1) * weights
+    turned = np.moveaxis(np.fft.fft(x, n, axis), axis, -1) * weights.astype(np.result_type(x.dtype, np.float32))
     return np.moveaxis(np.fft.ifft(turned), -1, axis)
 
 

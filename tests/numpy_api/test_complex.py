@@ -437,3 +437,103 @@ def test_comparisons_know_infinities_and_nan():
             assert np.allclose(z[:n], y[:n], **options) is np.allclose(x[:n], y[:n], **options)
             assert np.array_equal(z[:n], x[:n], **options) is np.array_equal(x[:n], x[:n], **options)
     assert not np.array_equal(z, x[:2]) and np.array_equal(z.real, z.real + 0j, equal_nan=True)
+
+
+SPECIAL = np.array([complex(a, b) for a in (0.0, 1.0, np.inf, -np.inf, np.nan) for b in (0.0, -2.0, np.inf, np.nan)])
+
+
+@pytest.mark.parametrize("equal_nan", [False, True])
+def test_comparisons_of_infinities_and_nan(equal_nan):
+    one, other = (a.ravel() for a in np.meshgrid(SPECIAL, SPECIAL))
+    for x, y in ((tg.tensor(one), other), (one, tg.tensor(other)), (tg.tensor(one), tg.tensor(other))):
+        np.testing.assert_array_equal(np.isclose(x, y, equal_nan=equal_nan), np.isclose(one, other, equal_nan=equal_nan))
+    same = tg.tensor(SPECIAL)
+    assert np.array_equal(same, SPECIAL, equal_nan=equal_nan) is equal_nan is np.allclose(same, SPECIAL, equal_nan=equal_nan)
+    assert np.isclose(np.array([np.inf, 1.0]), tg.tensor(np.array([np.inf + 0j, 1.0 + 1e-12j]))).tolist() == [True, True]
+
+
+@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+def test_correlation_with_a_longer_sequence(mode):
+    for m, n in ((2, 5), (3, 4), (4, 2), (3, 3)):
+        compare(lambda a, v: np.correlate(a, v, mode), array(m), array(n))
+        compare(lambda a, v: np.correlate(a, v, mode), real(m), array(n))
+
+
+def test_the_diagonal_of_a_hermitian_matrix_counts_as_real():
+    a = M @ M.conj().T + 3.0 * np.eye(3) + np.diag([0.1j, -0.2j, 0.3j])
+    for upper in (False, True):
+        np.testing.assert_allclose(np.linalg.cholesky(tg.tensor(a), upper=upper).numpy(), np.linalg.cholesky(a, upper=upper))
+    assert np.all(np.diag(tg.grad(lambda z: np.sum(np.abs(np.linalg.cholesky(z)) ** 4))(a)).imag == 0.0)
+
+
+@pytest.mark.parametrize("mode", ["maximum", "minimum", "median"])
+def test_padding_by_an_order_is_refused(mode):
+    with pytest.raises(tg.errors.UnsupportedFunctionError, match=f"numpy.pad with mode='{mode}' has no rule for complex numbers"):
+        np.pad(tg.tensor(Z), 2, mode=mode)
+
+
+BECOMES = {
+    "where": lambda x: np.where(T > 0, x, 1.5j), "where, the other way": lambda x: np.where(T > 0, W, x), "select": lambda x: np.select([T > 0], [x], 2j),
+    "full_like": lambda x: np.full_like(x, 2.0 - 1j, dtype=complex) * x, "astype": lambda x: x.astype(complex) ** 0.5, "np.astype": lambda x: np.astype(x, np.complex64),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BECOMES)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
+def test_of_real_constants_complex_results_have_their_imaginary_parts(name, dtype):
+    function, x = BECOMES[name], np.array([-1, 2, 3, -4], dtype)
+    found, expected = function(tg.tensor(x)), function(x)
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6)
+    np.testing.assert_allclose(np.angle(found), np.angle(expected), rtol=1e-6)
+    slope = tg.jit(tg.grad(lambda t: np.sum((function(tg.tensor(x)) * t).imag)))
+    for _ in range(3):
+        np.testing.assert_allclose(slope(T), expected.imag, rtol=1e-6)
+
+
+def test_a_real_tensor_becomes_complex():
+    compare(lambda t: np.sqrt(t.astype(complex)), np.array([-1.0, 2.0, 3.0]))
+    assert tg.grad(lambda t: np.sum(np.abs(t.astype(np.complex64) * 1j)))(np.array([1.0, -2.0], "f")).tolist() == [1.0, -1.0]
+
+
+@pytest.mark.parametrize("polynomial", [[1.0, 0.0, 1.0], [2.0, 1.0, 3.0, 1.0]])
+def test_roots_of_constants(polynomial):
+    np.testing.assert_allclose((np.roots(tg.tensor(polynomial)) * 1.0).imag, np.roots(polynomial).imag)
+
+
+CHOSEN = np.abs(M) > 0.9
+KEYWORDS = {
+    **{f"{f.__name__}, mean": lambda z, f=f: f(z, axis=0, mean=np.mean(z, axis=0, keepdims=True), ddof=1) for f in (np.var, np.std)},
+    **{f"{f.__name__}, another mean": lambda z, f=f: f(z, mean=0.3 + 1j, where=CHOSEN, keepdims=True) for f in (np.var, np.std)},
+    **{f"{f.__name__}, positions": lambda z, f=f: f(z, 0, None, None, 1, True) for f in (np.var, np.std)},
+    **{f"{f.__name__}, dtype": lambda z, f=f: f(z, axis=0, dtype=complex) for f in (np.sum, np.mean, np.prod, np.cumsum, np.cumprod)},
+    **{f"{f.__name__}, out": lambda z, f=f: _out(f, z) for f in (np.sum, np.mean, np.prod, np.max)},
+    **{f"{f.__name__}, initial": lambda z, f=f: f(z, axis=0, initial=z[0, 0] * 0.5, where=CHOSEN) for f in (np.max, np.min)},
+    "einsum of lists": lambda z: np.einsum(z, [0, 1], z, [2, 1], [0, 2]), "einsum, no result": lambda z: np.einsum(z, [30, 2], z, [2, 1]),
+    "einsum, an ellipsis": lambda z: np.einsum(z, [..., 1], z, [..., 1], [...]), "concatenate, dtype": lambda z: np.concatenate([z, z], dtype=complex),
+}  # fmt: skip
+
+
+def _out(function, z):
+    out = np.zeros_like(z[0])
+    assert function(z, axis=0, out=out) is out
+    return out * z[0]
+
+
+@pytest.mark.parametrize("name", KEYWORDS)
+def test_keyword_arguments(name):
+    function = KEYWORDS[name]
+    np.testing.assert_allclose(function(tg.tensor(M)).numpy(), function(M), rtol=1e-12)
+    compare(function, M)
+
+
+REFUSED = {
+    "numpy.std with dtype=": lambda z: np.std(z, dtype=complex), "sum with dtype=float64": lambda z: np.sum(z, dtype=float),
+    "numpy.full_like with shape": lambda z: np.full_like(z, 1j, shape=(2,)), "with out= that is no complex tensor": lambda z: np.prod(z, out=np.zeros((), complex)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_other_keyword_arguments_are_refused(words):
+    with pytest.raises(tg.errors.UnsupportedFunctionError, match=words):
+        REFUSED[words](tg.tensor(Z, requires_grad=True))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.scipy import linalg, signal
 from tests.every import every
 from tests.rules.checker import leaf
 
@@ -74,3 +75,28 @@ def test_tracked_floats_are_weak(name):
         assert found.dtype == np.float32
         found.sum().backward()
         assert t.dtype in (np.float64, np.float32) and isinstance(t, tg.Tensor)
+
+
+Z = np.array([0.5 + 0.2j, -0.3 + 1.0j, 1.5 - 0.4j], "F")
+A = np.array([[2.0, 1j, 0.5], [0.1, 3.0, 1.0], [-1j, 0.2, 2.5]], "F")
+OF_COMPLEX = {
+    "a complex128 number": lambda z: z * np.complex128(1j), "real beside it": lambda z: z.real + np.complex128(1j), "an array of no axes": lambda z: z * np.array(1j),
+    "a Python number": lambda z: z * 1j, "complex64": lambda z: z.real * np.complex64(1j), "zero": lambda z: z.real * 0j, "sinc": np.sinc,
+    "prod of nothing": lambda z: np.prod(z[:0]), "minimum": lambda z: np.minimum(z, 0.3), "maximum": lambda z: np.maximum(z, Z.astype("D")), "power": lambda z: z**z,
+    "number to the power": lambda z: 2.0**z, "real to a complex power": lambda z: np.abs(z) ** (1.3 - 0.4j), "to the zeroth": lambda z: z**0, "float_power": lambda z: np.float_power(z, 2.5),
+    "polyval": lambda z: np.polyval(z, z), "polyval of a list": lambda z: np.polyval([1.0, 2.0], z), "polyval of wide ones": lambda z: np.polyval(Z.astype("D"), z),
+    "singular values": lambda z: np.linalg.svdvals(z * A), "svd": lambda z: np.linalg.svd(z * A, full_matrices=False)[0], "norm": lambda z: np.linalg.norm(z * A, "nuc"),
+    "zeroth power of a matrix": lambda z: np.linalg.matrix_power(z * A, 0), "triangular": lambda z: linalg.solve_triangular(z * A, z), "hilbert": lambda z: signal.hilbert(z.real),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", OF_COMPLEX)
+def test_of_complex_arrays(name):
+    function = OF_COMPLEX[name]
+    expected, jitted = function(Z), tg.jit(function, kernel="never")
+    for found in (function(tg.tensor(Z)), function(leaf(Z)).detach(), tg.jvp(function, (Z,), (Z,))[0], jitted(Z), jitted(Z + 0.5), jitted(Z)):
+        assert found.dtype == np.asarray(expected).dtype
+    if name != "svd":
+        np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-5, atol=1e-6)
+    assert tg.grad(lambda z: np.sum(np.abs(function(z)) ** 2))(Z).dtype == Z.dtype

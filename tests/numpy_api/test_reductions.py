@@ -270,3 +270,20 @@ def test_mistakes_raise_as_in_numpy():
     ]:  # fmt: skip
         with pytest.raises(error):
             f()
+
+
+@pytest.mark.parametrize("function", [np.mean, np.nanmean, np.var, np.nanvar, np.std, np.nanstd], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.bool_, np.float32])
+def test_moments_of_chosen_integers_are_floats(function, dtype):
+    counts = np.array([[1, 0, 5], [0, 1, 2]], dtype)
+    for options in ({"axis": 1}, {"axis": 0, "keepdims": True}, {}):
+        found, expected = function(tg.tensor(counts), where=counts > 0, **options), function(counts, where=counts > 0, **options)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+        assert found.dtype == expected.dtype
+
+
+@pytest.mark.parametrize("function", [np.max, np.min, np.nanmax, np.nanmin], ids=lambda f: f.__name__)
+def test_extremes_of_chosen_integers(function):
+    counts = np.array([[3, -2, 5], [7, 1, 2]])
+    found, expected = (function(c, axis=1, where=counts % 2 == 1, initial=2) for c in (tg.tensor(counts), counts))
+    assert found.tolist() == expected.tolist() and found.dtype == expected.dtype

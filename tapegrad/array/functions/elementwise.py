@@ -262,7 +262,7 @@ def astype(x: TensorLike, dtype: DTypeLike, order: Any = "K", casting: Any = "un
     ----------
     x : Tensor or array-like
     dtype : dtype
-        float32 or float64; of what requires no gradient, any.
+        float32, float64, complex64 or complex128; of what requires no gradient, any.
     order, subok
         As in NumPy, without effect here.
     casting : str
@@ -286,6 +286,8 @@ def astype(x: TensorLike, dtype: DTypeLike, order: Any = "K", casting: Any = "un
         np.empty(0, x.dtype).astype(dtype, order, casting)
     if not copy and dtype == x.dtype:
         return x
+    if dtype.kind == "c":
+        return registry.objects.lifted(x).astype(dtype)
     if dtype.kind != "f":
         if x.requires_grad and x.dtype.kind == "f" and not registry.engine.changes_in_jumps(x):
             raise DtypeError(
