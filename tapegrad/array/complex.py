@@ -479,14 +479,6 @@ def _arccosh(z):
 _log1p = pairwise(lambda x, y: (apply("complex_log1p_size", (x, y)), np.arctan2(y, 1.0 + x)))
 
 
-def _expm1(x, y):
-    near = np.abs(x) < 1.0
-    return (
-        np.where(near, np.expm1(np.where(near, x, 0.0)) * np.cos(y) - 2.0 * np.sin(0.5 * y) ** 2, np.exp(x) * np.cos(y) - 1.0),
-        np.exp(x) * np.sin(y),
-    )
-
-
 def _arctanh(x, y):
     # Far out it is that of 1 / z and a quarter of a turn: of the two logarithms' slopes nothing would be left there.
     far = np.logical_or(np.abs(x) > 2.0, np.abs(y) > 2.0)
@@ -528,11 +520,6 @@ def _of_parts(combine, function):
     return lambda *operands: combine(function(*[lifted(z).real for z in operands]), function(*[lifted(z).imag for z in operands]))
 
 
-def _sign(z):
-    size = np.hypot(*_both(z))
-    return lifted(z) / np.where(size == 0.0, 1.0, size)
-
-
 MULTIPLY = bilinear(operator.mul)
 #: Ufuncs of complex numbers, by name.
 UFUNCS: dict[str, Any] = {
@@ -541,13 +528,13 @@ UFUNCS: dict[str, Any] = {
     "square": pairwise(lambda x, y: ((x - y) * (x + y), 2.0 * (x * y))), "reciprocal": lambda z: _divide(complex(1.0, -0.0), z),
     "exp": _exp, "exp2": lambda z: _exp(MULTIPLY(z, math.log(2.0))), "log": _log, "log2": lambda z: _log(z) * (1.0 / math.log(2.0)),
     "log10": lambda z: _log(z) * (1.0 / math.log(10.0)), "sqrt": _root, "power": _power,
-    "float_power": lambda a, b: _power(lifted(a).astype(complex), b), "absolute": _absolute, "log1p": _log1p, "expm1": pairwise(_expm1),
+    "float_power": lambda a, b: _power(lifted(a).astype(complex), b), "absolute": _absolute, "log1p": _log1p,
     "sin": pairwise(lambda x, y: (np.sin(x) * np.cosh(y), np.cos(x) * np.sinh(y))),
     "cos": pairwise(lambda x, y: (np.cos(x) * np.cosh(y), -np.sin(x) * np.sinh(y))),
     "sinh": pairwise(lambda x, y: (np.sinh(x) * np.cos(y), np.cosh(x) * np.sin(y))),
     "cosh": pairwise(lambda x, y: (np.cosh(x) * np.cos(y), np.sinh(x) * np.sin(y))),
     "tanh": pairwise(_tanh), "tan": _turned(pairwise(_tanh)), "arcsin": _arcsin, "arcsinh": _turned(_arcsin), "arccos": _arccos,
-    "arccosh": _arccosh, "arctanh": pairwise(_arctanh), "arctan": _turned(pairwise(_arctanh)), "sign": _sign, "angle": _angle,
+    "arccosh": _arccosh, "arctanh": pairwise(_arctanh), "arctan": _turned(pairwise(_arctanh)), "angle": _angle,
     "equal": _of_parts(np.logical_and, np.equal), "not_equal": _of_parts(np.logical_or, np.not_equal),
     "isfinite": _of_parts(np.logical_and, np.isfinite), "isnan": _of_parts(np.logical_or, np.isnan), "isinf": _of_parts(np.logical_or, np.isinf),
     "matmul": bilinear(np.matmul),

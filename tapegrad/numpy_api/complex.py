@@ -14,7 +14,7 @@ from string import ascii_letters
 import numpy as np
 
 from ..array.complex import FUNCTIONS as COMPLEX
-from ..array.complex import MULTIPLY, UFUNCS, ComplexTensor, bilinear, conjugate, is_complex, lifted, parts_of, real_dtype, refused
+from ..array.complex import MULTIPLY, UFUNCS, ComplexTensor, bilinear, conjugate, is_complex, lifted, pairwise, parts_of, real_dtype, refused
 from ..array.record import apply, record_aux
 from ..common.registry import attach
 from ..common.tree import mapped
@@ -249,6 +249,20 @@ def _of_stacked(row, z, **attrs):
     return ComplexTensor(packed[..., 0], packed[..., 1])
 
 
+def _expm1(x, y):
+    near = np.abs(x) < 1.0
+    return (
+        np.where(near, np.expm1(np.where(near, x, 0.0)) * np.cos(y) - 2.0 * np.sin(0.5 * y) ** 2, np.exp(x) * np.cos(y) - 1.0),
+        np.exp(x) * np.sin(y),
+    )
+
+
+def _sign(z):
+    size = np.hypot(*(lifted(z).real, lifted(z).imag))
+    return lifted(z) / np.where(size == 0.0, 1.0, size)
+
+
+UFUNCS |= {"expm1": pairwise(_expm1), "sign": _sign}
 UFUNCS["rint"] = lambda z: ComplexTensor(*map(np.rint, (lifted(z).real, lifted(z).imag)))
 UFUNCS |= {name: partial(_of_stacked, "complex_erf", kind=name) for name in ("erf", "erfc")}
 
