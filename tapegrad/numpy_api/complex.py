@@ -14,7 +14,19 @@ from string import ascii_letters
 import numpy as np
 
 from ..array.complex import FUNCTIONS as COMPLEX
-from ..array.complex import MULTIPLY, UFUNCS, ComplexTensor, bilinear, conjugate, is_complex, lifted, pairwise, parts_of, real_dtype, refused
+from ..array.complex import (
+    MULTIPLY,
+    UFUNCS,
+    ComplexTensor,
+    bilinear,
+    conjugate,
+    is_complex,
+    lifted,
+    pairwise,
+    parts_of,
+    real_dtype,
+    refused,
+)
 from ..array.record import apply, record_aux
 from ..common.registry import attach
 from ..common.tree import mapped
