@@ -133,6 +133,11 @@ class Dual(Differentiable):
             raise StructureError(f"a dual number of level {level} cannot hold one of level {inner}; the level must be higher")
         return made(value, tangent, lanes if lanes is None else int(lanes), level)
 
+    def __init__(
+        self, value: TensorLike, tangent: TensorLike | None = None, *, lanes: int | None = None, level: int | None = None
+    ) -> None:
+        """Nothing: a class derived from this may call it with what it was given."""
+
     # -- parts --------------------------------------------------------------------
     @property
     def value(self) -> Any:

@@ -297,6 +297,9 @@ class Parameter(Tensor):
         note_leaf(data, made)
         return made
 
+    def __init__(self, data: TensorLike | None = None, requires_grad: bool = True) -> None:
+        """Nothing: a class derived from this may call it with what it was given."""
+
     def __repr__(self) -> str:
         return "Parameter containing:\n" + Tensor.__repr__(self)
 

@@ -128,3 +128,19 @@ def test_flat():
 def test_rounding_to_an_int_leaves_the_tape_and_raises():
     with pytest.raises(TypeError, match="derivative"):
         round(leaf(2.5))
+
+
+def test_classes_derived_from_parameters_and_dual_numbers_may_initialise_them():
+    class Named(tg.Parameter):
+        def __init__(self, data, requires_grad=True, name="w"):
+            super().__init__(data, requires_grad)
+            self.name = name
+
+    class Moving(tg.Dual):
+        def __init__(self, value, tangent):
+            super().__init__(value, tangent)
+
+    named = Named(np.ones(3), True)
+    (named * named).sum().backward()
+    assert named.name == "w" and named.grad.tolist() == [2.0, 2.0, 2.0]
+    assert (Moving(2.0, 3.0) * 2.0).tangent == 6.0
