@@ -44,13 +44,17 @@ def slot_on(store, t):
 
 def slots_on(store, tensors):
     """The slots on `store` of tracked tensors, of each a list: a leaf that was changed in place has one for each value with which it was used."""
-    slots = {id(t): [slot] if (slot := slot_on(store, t)) is not None else [] for t in tensors}
-    changed = {id(t): slots[id(t)] for t in tensors if t._t is None and t._x is not None and t._x.changed}
+    found, changed = [], {}
+    for t in tensors:
+        slot = slot_on(store, t)
+        found.append([] if slot is None else [slot])
+        if t._t is None and t._x is not None and t._x.changed:
+            changed.setdefault(id(t), []).append(found[-1])
     for slot, reference, _ in store.leaf_list if changed else ():
-        own = changed.get(id(reference()))
-        if own is not None and slot not in own:
-            own.append(slot)
-    return [slots[id(t)] for t in tensors]
+        for own in changed.get(id(reference()), ()):
+            if slot not in own:
+                own.append(slot)
+    return found
 
 
 class Instruction:

@@ -342,12 +342,12 @@ class _Walk:
             self._columns()
         return there
 
-    def _by_lines(self, slot, signature, g=None):
+    def _by_lines(self, slot, signature, a, b, integer, g=None):
         """What the rule of an instruction on arrays gives, as calls of rows (`Lines.__call__`); None if it has none, or something was not kept.
 
-        `g` is the adjoint of its result; the tangents of its operands are there.
+        `a`, `b` and `integer` are those of its record, `g` is the adjoint of its result; the tangents of its operands are there.
         """
-        stretch, (_, a, b, _, _, integer) = self.stretch, self.store.read(slot, ARRAY_RECORD)
+        stretch = self.stretch
         of = dict(zip(signature.slots, (a, b) if len(signature.slots) < 3 else stretch.at(slot).operands))
         wanted, seeds = [], [] if g is None else [g]
         for k, o in of.items():
@@ -355,7 +355,8 @@ class _Walk:
                 wanted.append(k)
                 if g is None:
                     seeds.append(self._carried(o))
-        lines, metas = lines_of(signature, tuple(wanted), self.step > 0, integer if signature.row.dynamic else 0), signature.metas
+        how, metas = (tuple(wanted), self.step > 0, integer if signature.row.dynamic else 0), signature.metas
+        lines = signature.derived.get(how) or lines_of(signature, *how)
         if lines is None:
             return None
         values = [None] * (len(metas) + 1)
@@ -435,7 +436,7 @@ class _Pulled(_Walk):
         if self.stretch is None:
             self.stretch = Region(self.store)
             Pass(self.store, self.roots, self.wanted).check()
-        op, operand, *_, integer = self.store.read(slot, ARRAY_RECORD)
+        op, operand, b, _, _, integer = self.store.read(slot, ARRAY_RECORD)
         signature, read = Signature.of(op), None
         if signature is None and (read := self.stretch.read(slot)) is not None:
             operand, integer = next((o for _, o in read.slots), 0), read.integer
@@ -454,18 +455,22 @@ class _Pulled(_Walk):
         if what is None:
             return True
         with passing(self.stretch, slot, what):
-            parts = None if signature is None else self._by_lines(slot, signature, g)
+            parts = None if signature is None else self._by_lines(slot, signature, operand, b, integer, g)
             if parts is None:
                 read = read or self.stretch.read(slot)
                 slots, wanted = dict(read.slots), [k for k, o in read.slots if self._reaches(o)]
-                parts = [(slots[k], read.metas[k], part) for k, part in contributions(self.stretch, slot, read, g, None, wanted) if k in wanted]
-            for o, meta, value in parts:
-                before = self.adjoints.item(o - low)
-                before = self.arrays.get(o) if meta is not SCALAR else self._value(before) if before else None
+                parts = [(slots[k], read.metas[k], part, False) for k, part in contributions(self.stretch, slot, read, g, None, wanted) if k in wanted]
+            for o, meta, value, less in parts:
+                if meta is not SCALAR:
+                    before = self.arrays.get(o)
+                else:
+                    before = self._value(before) if (before := self.adjoints.item(o - low)) else None
                 if value.__class__ in _PARTS:
                     value = accumulated(before, value, meta, None)
                 elif before is not None:
-                    value = of_row(_ADD, (before, value))
+                    value = of_row(_SUBTRACT if less else _ADD, (before, value))
+                elif less:
+                    value = of_row(_NEGATIVE, (value,))
                 if not self._set(o, meta is SCALAR, value):
                     return False
         return True
@@ -493,14 +498,15 @@ class _Pushed(_Walk):
     def _pass(self, slot):
         """Pass an instruction by its rule, on tensors; whether that can be."""
         self.stretch = self.stretch or Region(self.store)
-        op, a, b, *_ = self.store.read(slot)
+        op, a, b, _, _, integer = self.store.read(slot, ARRAY_RECORD)
         signature = Signature.of(op)
         read = self.stretch.read(slot) if signature is None else None
         if signature is None and read is None:
             return True
         with passing(self.stretch, slot, signature or read):
             # What is no tensor yet, as of the first operations, their rules pass.
-            parts = None if signature is None or not any([isinstance(self._carried(o), Tensor) for o in (a, b)]) else self._by_lines(slot, signature)
+            tensors = signature is not None and any([isinstance(self._carried(o), Tensor) for o in (a, b)])
+            parts = self._by_lines(slot, signature, a, b, integer) if tensors else None
         if parts is None:
             tangent = passed(self.stretch, slot, read or self.stretch.read(slot), self._carried, None)
         else:

@@ -10,11 +10,13 @@ from ..array.record import record_aux
 from ..array.recorded import Recorded, called, of_row, undifferentiated
 from ..interpreter.rule_array import Scattered, Windowed
 from ..program.trace import Constants
+from ..rules import BY_NAME
 from ..rules.table import Row, described
 from ..tape.layout import SCALAR, laid_out, meta_of
 from .reasons import NotLowered
 from .terms import Term
 
+_NEGATIVE = BY_NAME["negative"]
 #: An instruction with so many offsets into an array is passed by its rule.
 MOST_LINES = 64
 
@@ -38,8 +40,8 @@ class Lines:
     ----------
     calls : list of tuple
         Number, row, or function without derivative, references, attributes, the integer attribute.
-    parts : list of (int, int, object)
-        What is added: to which operand (of a tangent: -1), reference, and where it is a part of that, a `Windowed` or `Scattered`.
+    parts : list of (int, int, bool, object)
+        What is added: to which operand (of a tangent: -1), reference, whether it is taken off, and where it is a part, a `Windowed` or `Scattered`.
     read : set of int
         References to operands and result that are read.
     """
@@ -55,20 +57,24 @@ class Lines:
         attrs = row.keywords(signature.attrs, integer)
         operands, slots = [self._leaf(k, m) for k, m in enumerate(metas, 1)], signature.slots
         result = self._leaf(len(metas) + 1, out)
+        seeds = [self._seed(metas[k]) if k in wanted else None for k in slots] if forward else self._seed(out)
+        given = len(self.metas)
         if forward:
-            tangent = row.tangent([self._seed(metas[k]) if k in wanted else None for k in slots], operands, result, attrs)
+            tangent = row.tangent(seeds, operands, result, attrs)
             if tangent is not None:
                 self._add(-1, tangent.as_tangent(out))
         else:
-            for k, several in zip(slots, row.contributions(self._seed(out), operands, result, wanted, attrs)):
+            for k, several in zip(slots, row.contributions(seeds, operands, result, wanted, attrs)):
                 for part in several if isinstance(several, tuple) else (several,):
                     if k in wanted and part is not None:
                         self._add(k, part if isinstance(part, (Windowed, Scattered)) else part.as_adjoint(metas[k]))
-        read = {k for _, k, _ in self.parts} | {part.index for *_, part in self.parts if part is not None}
+        read = {k for _, k, *_ in self.parts} | {part.index for *_, part in self.parts if part is not None}
         for number, _, references, _, _ in self.calls[::-1]:
             read |= {*references} if number in read else set()
         self.calls = [call for call in self.calls if call[0] in read]
         self.read = {k for k in read if 0 < k <= len(metas) + 1}
+        # What calls have not given yet, and the constants, from the end on.
+        self.rest = [None] * (len(self.metas) - given) + self.values[::-1]
         del self.known, self.placed
 
     def _leaf(self, number, meta):
@@ -80,7 +86,11 @@ class Lines:
 
     def _add(self, operand, part):
         whole = isinstance(part, Term)
-        self.parts.append((operand, (part if whole else part.source).reference(), None if whole else part))
+        reference, less = (part if whole else part.source).reference(), False
+        for number, row, references, _, _ in self.calls if whole and operand >= 0 else ():
+            if number == reference and row is _NEGATIVE:
+                reference, less = references[0], True
+        self.parts.append((operand, reference, less, None if whole else part))
         if not whole:
             # References, and no terms, which hold their writer.
             part.source, part.index = None, part.index.slot if isinstance(part, Scattered) else 0
@@ -115,10 +125,9 @@ class Lines:
     def __call__(self, values, of):
         """Call the rows on operands, result and seeds.
 
-        Returns triples: what is added to (a slot, `of` the operand), a description of that, and a value or a part.
+        Returns for each contribution: what is added to (a slot, `of` the operand), a description of that, a value or a part, whether it is taken off.
         """
-        # The constants come last, from the end on.
-        values += [None] * (len(self.metas) - len(values)) + self.values[::-1]
+        values += self.rest
         for number, row, references, attrs, integer in self.calls:
             operands = []
             for k in references:
@@ -130,13 +139,15 @@ class Lines:
             else:
                 values[number] = called(row, [np.asarray(v) if v.__class__ is float else v for v in operands], attrs, integer)
         parts = []
-        for operand, reference, part in self.parts:
+        for operand, reference, less, part in self.parts:
             value = values[reference]
-            if part.__class__ is Windowed:
-                value = Windowed(Recorded(value), part.shape, part.strides, part.offset)
-            elif part.__class__ is Scattered:
-                value = Scattered(Recorded(value), Recorded(values[part.index]), part.shape)
-            parts.append((of.get(operand), self.metas[operand + 1], value))
+            if part is not None:
+                whole = Recorded(value)
+                value = (
+                    Windowed(whole, part.shape, part.strides, part.offset) if part.__class__ is Windowed
+                    else Scattered(whole, Recorded(values[part.index]), part.shape)
+                )
+            parts.append((of.get(operand), self.metas[operand + 1], value, less))
         return parts
 
 
