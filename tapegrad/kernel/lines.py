@@ -41,7 +41,7 @@ class Lines:
     calls : list of tuple
         Number, row, or function without derivative, references, attributes, the integer attribute.
     parts : list of (int, int, bool, object)
-        What is added: to which operand (of a tangent: -1), reference, whether it is taken off, and where it is a part, a `Windowed` or `Scattered`.
+        What is added: to which operand (of a tangent: -1), reference, whether it is taken off, and where it is a part, what makes that.
     read : set of int
         References to operands and result that are read.
     """
@@ -50,7 +50,7 @@ class Lines:
 
     def __init__(self, signature, wanted, forward, integer):
         row, metas, out = signature.row, signature.metas, signature.out
-        self.values, self.placed, self.calls, self.parts, self.known = Constants(), {}, [], [], {}
+        self.values, self.placed, self.calls, self.parts, self.known, self.positions = Constants(), {}, [], [], {}, set()
         self.metas = [None, *metas, out]
         if row.primitive is not None or any(m.char != "d" for k, m in enumerate((*metas, out)) if k not in row.constants):
             raise NotLowered("Python, or another dtype")
@@ -68,14 +68,14 @@ class Lines:
                 for part in several if isinstance(several, tuple) else (several,):
                     if k in wanted and part is not None:
                         self._add(k, part if isinstance(part, (Windowed, Scattered)) else part.as_adjoint(metas[k]))
-        read = {k for _, k, *_ in self.parts} | {part.index for *_, part in self.parts if part is not None}
+        read = {k for _, k, *_ in self.parts} | self.positions
         for number, _, references, _, _ in self.calls[::-1]:
             read |= {*references} if number in read else set()
         self.calls = [call for call in self.calls if call[0] in read]
         self.read = {k for k in read if 0 < k <= len(metas) + 1}
         # What calls have not given yet, and the constants, from the end on.
         self.rest = [None] * (len(self.metas) - given) + self.values[::-1]
-        del self.known, self.placed
+        del self.known, self.placed, self.positions
 
     def _leaf(self, number, meta):
         return Term(self, number, meta.shape, meta.char)
@@ -90,10 +90,16 @@ class Lines:
         for number, row, references, _, _ in self.calls if whole and operand >= 0 else ():
             if number == reference and row is _NEGATIVE:
                 reference, less = references[0], True
-        self.parts.append((operand, reference, less, None if whole else part))
-        if not whole:
-            # References, and no terms, which hold their writer.
-            part.source, part.index = None, part.index.slot if isinstance(part, Scattered) else 0
+        self.parts.append((operand, reference, less, None if whole else self._made(part)))
+
+    def _made(self, part):
+        """What makes such a part of its source and of the values, with no terms, which hold their writer."""
+        if isinstance(part, Windowed):
+            window = part.shape, part.strides, part.offset
+            return lambda source, values: Windowed(source, *window)
+        shape, index = part.shape, part.index.reference()
+        self.positions.add(index)
+        return lambda source, values: Scattered(source, Recorded(values[index]), shape)
 
     # -- what a writer does for terms ---------------------------------------------
     def meta(self, reference):
@@ -139,14 +145,10 @@ class Lines:
             else:
                 values[number] = called(row, [np.asarray(v) if v.__class__ is float else v for v in operands], attrs, integer)
         parts = []
-        for operand, reference, less, part in self.parts:
+        for operand, reference, less, made in self.parts:
             value = values[reference]
-            if part is not None:
-                whole = Recorded(value)
-                value = (
-                    Windowed(whole, part.shape, part.strides, part.offset) if part.__class__ is Windowed
-                    else Scattered(whole, Recorded(values[part.index]), part.shape)
-                )
+            if made is not None:
+                value = made(Recorded(value), values)
             parts.append((of.get(operand), self.metas[operand + 1], value, less))
         return parts
 
