@@ -25,6 +25,7 @@ class _Mode(ContextDecorator):
             self._before = [state.enabled]
         if state.enabled is not self.enabled:
             state.set_enabled(self.enabled)
+        state.switched_off += not self.enabled
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -116,8 +117,10 @@ class set_grad_enabled(_Mode):
     def __init__(self, mode: bool) -> None:
         self.enabled = bool(mode)
         # As in PyTorch the call itself switches; leaving a block switches back.
-        self._before = [thread_state().enabled]
-        thread_state().set_enabled(self.enabled)
+        state = thread_state()
+        self._before = [state.enabled]
+        state.set_enabled(self.enabled)
+        state.switched_off += not self.enabled
 
     def __enter__(self) -> Self:
         return self

@@ -397,16 +397,18 @@ class ThreadState:
         The leaves with respect to which functions are being differentiated, define-by-run.
     evaluating : int
         How many functions are being evaluated inside of a derivative.
+    switched_off : int
+        How many times recording has been switched off, which dual numbers do not heed.
     """
 
     #: Makes `checking` of a thread that begins (`tg.config.debug_nans`).
     looking = staticmethod(lambda: None)
 
-    __slots__ = ("ident", "enabled", "checking", "store", "anonymous", "tapes", "spare", "variables", "evaluating", "__weakref__")
+    __slots__ = ("ident", "enabled", "checking", "store", "anonymous", "tapes", "spare", "variables", "evaluating", "switched_off", "__weakref__")
 
     def __init__(self):
         self.ident, self.enabled, self.checking = get_ident(), True, self.looking()
-        self.tapes, self.spare, self.variables, self.evaluating = [], None, (), 0
+        self.tapes, self.spare, self.variables, self.evaluating, self.switched_off = [], None, (), 0, 0
         self.store = self.anonymous = TapeStore(self)
 
     def set_enabled(self, enabled):

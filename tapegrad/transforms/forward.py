@@ -4,6 +4,7 @@ Each of the first three runs the function once per pass on dual numbers of a fre
 (`tapegrad.array.dual`) and takes the tangents of that level out of what it returns.
 Where a derivative outside is recorded, they evaluate the function on the tape that is there, and push the
 tangents along it (`program.evaluation`): what has to be passed are then records, of which compiled code writes most.
+So they do, in a second run, where the function has used ``no_grad``.
 Forward mode costs about as much as the function itself, times the number of
 inputs that are varied; see ``docs/forward.md`` for when that is the better way.
 
@@ -39,6 +40,7 @@ from ..common.registry import registry
 from ..common.tree import REGISTERED, beside, flatten, leaf_names, unflatten
 from ..program.evaluation import on_tensors
 from ..tape.places import function_name
+from ..tape.store import thread_state
 
 R = TypeVar("R", bound=Any)
 X = TypeVar("X", bound=Any)
@@ -50,14 +52,22 @@ MOST_LANES, FEWEST_LANES = 16, 4
 
 
 class _Level:
-    """A fresh level, higher than that of every dual number there is, while a function runs."""
+    """A fresh level, higher than that of every dual number there is, while a function runs.
+
+    Attributes
+    ----------
+    cut : bool
+        Whether recording was switched off meanwhile, which a tape heeds and dual numbers do not: they answer in no other mode's sense.
+    """
 
     def __enter__(self):
         self.before, running.level = running.level, next(_LEVELS)
         running.changed = running.changed | {running.level: {}}
+        self.switched_off = thread_state().switched_off
         return running.level
 
     def __exit__(self, *exc):
+        self.cut = thread_state().switched_off > self.switched_off
         ended, running.level = running.level, self.before
         leave(ended)
 
@@ -144,10 +154,11 @@ def on_tape(values, tangents):
 def _moved(f, values, along, structure, what):
     """Value and tangent of a function of arguments in a container of `structure`; `what` is the name of its result."""
     if not on_tape(values, along):
-        with _Level() as level:
+        with (entered := _Level()) as level:
             arguments = [made(value, tangent, None, level) for value, tangent in zip(values, along)]
-            values, carried, structure = _pass(f, unflatten(structure, arguments), level, None, what)
-            return unflatten(structure, values), unflatten(structure, carried)
+            found, carried, of_result = _pass(f, unflatten(structure, arguments), level, None, what)
+        if not entered.cut:
+            return unflatten(of_result, found), unflatten(of_result, carried)
 
     def on_copies(*primals):
         # As a dual number, an argument is the function's to write into.
@@ -263,7 +274,10 @@ def recorded(transformed, f, transformation):
 
 
 def by_passes(f, k, argnums, args, kwargs, kept=()):
-    """The Jacobian in argument `k` of `argnums` by passes of dual numbers, a few columns each: the parts of each leaf of the result, and its structure."""
+    """The Jacobian in argument `k` of `argnums` by passes of dual numbers, a few columns each: the parts of each leaf of the result, and its structure.
+
+    None if the function has switched recording off.
+    """
     values = {j: _entered(args[j], f"argument {j} of {function_name(f)}") for j in argnums}
     value = values[k]
     shape, dtype = tuple(np.shape(value)), getattr(value, "dtype", np.dtype(np.float64))
@@ -275,7 +289,7 @@ def by_passes(f, k, argnums, args, kwargs, kept=()):
             restore(kept)
         lanes = max(FEWEST_LANES, 1 << (min(size - start, MOST_LANES) - 1).bit_length())
         count = min(lanes, size - start)
-        with _Level() as level:
+        with (entered := _Level()) as level:
             seeds = np.zeros((lanes, size), dtype)
             seeds[np.arange(count), start + np.arange(count)] = 1.0
             seeded = made(value, seeds.reshape((lanes, *shape)), lanes, level)
@@ -283,6 +297,9 @@ def by_passes(f, k, argnums, args, kwargs, kept=()):
             along = {j: seeded if j == k else made(value, None, lanes, level) for j, value in values.items()}
             arguments = [along.get(j, argument) for j, argument in enumerate(args)]
             _, tangents, structure = _pass(functools.partial(f, **kwargs), arguments, level, lanes, f"the result of {function_name(f)}")
+        if entered.cut:
+            restore(kept)
+            return None
         if before is not None and structure != before:
             raise StructureError(f"the result of {function_name(f)} is {before} at one call and {structure} at the next, with the same arguments")
         chunks.append([t[:count] for t in tangents])

@@ -395,16 +395,21 @@ class _Jacfwd(JacobianFunction):
         super().__init__(function, argnums, "forward")
 
     def _answered(self, args, kwargs):
-        return self._by_passes(args, kwargs) if self._jit is None and self._by_duals(args) else super()._answered(args, kwargs)
+        found = self._by_passes(args, kwargs) if self._jit is None and self._by_duals(args) else None
+        return super()._answered(args, kwargs) if found is None else found[0]
 
     def _inside(self, args, kwargs):
-        return self._by_passes(args, kwargs) if self._by_duals(args) else super()._inside(args, kwargs)
+        found = self._by_passes(args, kwargs) if self._by_duals(args) else None
+        return super()._inside(args, kwargs) if found is None else found[0]
 
     def _by_passes(self, args, kwargs):
+        """The answer by passes on dual numbers, in a list; None if the function switches recording off, which these do not heed."""
         check_given(self._argnums, args)
         passes = [unshared(functools.partial(by_passes, self.__wrapped__, k, self._argnums), args, kwargs, self._argnums) for k in self._argnums]
+        if None in passes:
+            return None
         (leaves, structure), *_ = passes
-        return unflatten(structure, leaves if self._one else list(zip(*[leaves for leaves, _ in passes], strict=True)))
+        return [unflatten(structure, leaves if self._one else list(zip(*[leaves for leaves, _ in passes], strict=True)))]
 
     def _by_duals(self, args):
         """Whether passes on dual numbers answer: they are for one real array, and take apart the loops of a recording outside."""

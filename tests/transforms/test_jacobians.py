@@ -92,6 +92,40 @@ def test_does_not_touch_the_tape_or_gradients_of_the_user(mode):
     np.testing.assert_array_equal(w.grad.numpy(), [3.0, 3.0])
 
 
+def test_no_grad_cuts_in_every_mode():
+    def cut(x):
+        with tg.no_grad():
+            weight = np.exp(x)
+        return weight * x
+
+    @tg.no_grad
+    def slope(x):
+        return tg.grad(lambda x: x**3)(x)
+
+    x, cubic = np.array([0.3, 0.5]), lambda x: slope(x) * x
+    for transformation in (tg.jacobian, tg.jacrev, tg.jacfwd):
+        for one in (transformation(cut), tg.jit(transformation(cut))):
+            for _ in range(3):
+                np.testing.assert_array_equal(one(x), np.diag(np.exp(x)))
+        np.testing.assert_array_equal(transformation(lambda x, y: cut(x) * y, (0, 1))(x, x)[0], np.diag(np.exp(x) * x))
+        assert not transformation(transformation(cut))(x).any()
+    assert tg.jvp(cubic, (2.0,), (1.0,)) == (24.0, 12.0)
+    assert tg.derivative(cubic)(2.0) == tg.grad(cubic)(2.0) == tg.jit(tg.derivative(cubic))(2.0) == 12.0
+    with tg.no_grad():
+        assert tg.derivative(cubic)(2.0) == 12.0
+
+
+def test_an_array_is_as_it_was_where_no_grad_has_a_function_run_twice():
+    def counted(x, count):
+        count += 1
+        with tg.no_grad():
+            return np.exp(x) * count[0]
+
+    count = np.zeros(1)
+    assert not tg.jacfwd(counted)(np.ones(3), count).any()
+    assert count[0] == 1
+
+
 def test_is_computed_under_no_grad_too():
     with tg.no_grad():
         assert tg.jacrev(lambda x: x * x)(3.0) == 6.0
