@@ -36,6 +36,7 @@ CALLS = {
     "table": ("scipy.interpolate", "RegularGridInterpolator", lambda m, v, x: m.RegularGridInterpolator(GRID, v)(x), (TABLE, AT)),
     "table, outside": ("scipy.interpolate", "RegularGridInterpolator", lambda m, v, x: m.RegularGridInterpolator(GRID, v, bounds_error=False, fill_value=None)(x - 1.3), (TABLE, AT)),
     "table, a value outside": ("scipy.interpolate", "RegularGridInterpolator", lambda m, v, x: m.RegularGridInterpolator(GRID, v, bounds_error=False, fill_value=7.0)(x - 1.3), (TABLE, AT)),
+    "table, falling": ("scipy.interpolate", "RegularGridInterpolator", lambda m, v, x: m.RegularGridInterpolator((GRID[0], GRID[1][::-1]), v)(x), (TABLE, AT)),
     "nearest": ("scipy.interpolate", "RegularGridInterpolator", lambda m, v: m.RegularGridInterpolator(GRID, v, "nearest")(AT), (TABLE,)),
     **{
         f"coordinates, order {order}, {mode}": ("scipy.ndimage", "map_coordinates", lambda m, x, at, order=order, mode=mode: m.map_coordinates(x, at, order=order, mode=mode, cval=0.4), (IMAGE, PLACES))
@@ -118,6 +119,16 @@ def test_plain_arguments_give_scipys_objects_and_numbers():
     np.testing.assert_array_equal(table(AT), scipy.interpolate.RegularGridInterpolator(GRID, TABLE)(AT))
     pchip = mirrored.interpolate.PchipInterpolator(np.arange(7.0), SIGNAL[:7])
     np.testing.assert_array_equal(pchip.roots(), scipy.interpolate.PchipInterpolator(np.arange(7.0), SIGNAL[:7]).roots())
+
+
+@every("method", ["linear", "nearest"])
+def test_points_of_a_table_that_are_no_numbers(method):
+    at, theirs = np.where(np.arange(12).reshape(6, 2) % 5 == 1, np.nan, AT - 1.3), scipy.interpolate.RegularGridInterpolator
+    for fill in (7.0, None):
+        found = mirrored.interpolate.RegularGridInterpolator(GRID, tg.tensor(TABLE, requires_grad=True), method, False, fill)(at)
+        np.testing.assert_allclose(found.detach().numpy(), theirs(GRID, TABLE, method, False, fill)(at), rtol=1e-12)
+    with pytest.raises(ValueError, match="out of bounds in dimension 1"):
+        mirrored.interpolate.RegularGridInterpolator(GRID, tg.tensor(TABLE, requires_grad=True), method)([[1.0, np.nan]])
 
 
 def test_convolutions_at_the_edges():
