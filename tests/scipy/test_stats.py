@@ -328,6 +328,9 @@ def test_frozen_parameters():
     assert plain(frozen.ppf(0.3)) == pytest.approx(scipy.stats.gamma(2.0, scale=1.5).ppf(0.3), rel=1e-14)
     frozen = mirrored.gamma(2.0, scale=1.5)
     assert frozen.mean() == 3.0 and frozen.rvs(size=3, random_state=0).shape == (3,) and frozen.interval(0.9)[0] < 3.0
+    np.testing.assert_array_equal(mirrored.norm(2, 3).rvs(3, random_state=0), scipy.stats.norm(2, 3).rvs(3, random_state=0))
+    assert mirrored.norm(2.0, 3.0).stats("mv") == (2.0, 9.0) and mirrored.norm(2.0, 3.0).expect(lambda x: x) == pytest.approx(2.0)
+    np.testing.assert_array_equal(mirrored.multivariate_normal([1.0, 2.0]).mean, [1.0, 2.0])
 
 
 def test_estimate_of_a_density():

@@ -54,6 +54,9 @@ class Frozen:
     def __getattr__(self, attribute):
         if attribute.startswith("_"):
             raise AttributeError(attribute)
+        if not hasattr(type(self.dist), attribute):
+            # Its own methods take other arguments than those of the distribution, in another order.
+            return getattr(self.dist.theirs(*self.args, **self.kwds), attribute)
         method = getattr(self.dist, attribute)
         return lambda *args, **kwds: method(*args, *self.args, **self.kwds, **kwds)
 
