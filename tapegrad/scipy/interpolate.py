@@ -386,7 +386,7 @@ def _monotonic(h, slope):
     if slope.shape[0] == 1:
         return np.concatenate([slope, slope])
     one, two = 2.0 * h[1:] + h[:-1], h[1:] + 2.0 * h[:-1]
-    alike = slope[1:] * slope[:-1] > 0.0
+    alike = np.sign(slope[1:]) * np.sign(slope[:-1]) > 0.0
     before, after = (np.where(alike, part, 1.0) for part in (slope[:-1], slope[1:]))
     inner = np.where(alike, (one + two) / (one / before + two / after), 0.0)
     # At both ends: of three points and without overshooting (as SciPy's).

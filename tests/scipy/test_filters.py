@@ -27,7 +27,7 @@ CALLS = {
     "savgol, slopes of columns": ("scipy.signal", "savgol_filter", lambda m, x: m.savgol_filter(x, 3, 1, 1, 0.5, axis=0, mode="nearest"), (IMAGE,)),
     "savgol, a constant outside": ("scipy.signal", "savgol_filter", lambda m, x: m.savgol_filter(x, 5, 2, mode="constant", cval=2.0), (SIGNAL,)),
     "sosfilt": ("scipy.signal", "sosfilt", lambda m, s, x: m.sosfilt(np.concatenate([s[:, :3], np.ones((2, 1)), s[:, 3:]], axis=1), x), (SECTIONS, SIGNAL)),
-    "gaussian": ("scipy.ndimage", "gaussian_filter", lambda m, x: m.gaussian_filter(x, (0.8, 1.5), (0, 1), mode=("wrap", "reflect")), (IMAGE,)),
+    "gaussian": ("scipy.ndimage", "gaussian_filter", lambda m, x: m.gaussian_filter(x, np.array([0.8, 1.5]), (0, 1), mode=("wrap", "reflect")), (IMAGE,)),
     "gaussian, a constant outside": ("scipy.ndimage", "gaussian_filter", lambda m, x: m.gaussian_filter(x, 1.0, mode="constant", cval=3.0, axes=(1,)), (IMAGE,)),
     "gaussian of rows": ("scipy.ndimage", "gaussian_filter1d", lambda m, x: m.gaussian_filter1d(x, 1.2, 0), (IMAGE,)),
     **{metric: ("scipy.spatial.distance", "cdist", lambda m, a, b, metric=metric: m.cdist(a, b, metric), (A, B)) for metric in ("euclidean", "sqeuclidean", "cityblock", "chebyshev")},
@@ -46,6 +46,7 @@ CALLS = {
     "coordinates of coefficients": ("scipy.ndimage", "map_coordinates", lambda m, x, at: m.map_coordinates(x, at, mode="reflect", prefilter=False), (SIGNAL, PLACES[1:])),
     "pchip": ("scipy.interpolate", "PchipInterpolator", lambda m, x, y, t: m.PchipInterpolator(x, y)(t), (np.cumsum(RNG.uniform(0.3, 1.5, 7)), SIGNAL[:7], RNG.uniform(0.5, 4.0, 6))),
     "pchip of columns": ("scipy.interpolate", "PchipInterpolator", lambda m, y, t: m.PchipInterpolator(np.arange(7.0) ** 1.2, y, axis=1)(t, 1), (IMAGE, RNG.uniform(0.5, 4.0, 6))),
+    "pchip, tiny": ("scipy.interpolate", "PchipInterpolator", lambda m, y, t: 1e200 * m.PchipInterpolator(np.arange(7.0), 1e-200 * np.cumsum(y**2))(t), (SIGNAL[:7], RNG.uniform(0.5, 4.0, 6))),
     "pchip of two": ("scipy.interpolate", "PchipInterpolator", lambda m, y, t: m.PchipInterpolator([0.0, 2.0], y)(t), (SIGNAL[:2], np.array([0.3, 2.5]))),
 }  # fmt: skip
 
