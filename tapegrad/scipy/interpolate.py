@@ -388,7 +388,7 @@ def _monotonic(h, slope):
     one, two = 2.0 * h[1:] + h[:-1], h[1:] + 2.0 * h[:-1]
     alike = np.sign(slope[1:]) * np.sign(slope[:-1]) > 0.0
     before, after = (np.where(alike, part, 1.0) for part in (slope[:-1], slope[1:]))
-    inner = np.where(alike, (one + two) / (one / before + two / after), 0.0)
+    inner = np.where(alike, before * ((one + two) / (one + two * (before / after))), 0.0)
     # At both ends: of three points and without overshooting (as SciPy's).
     h, h2, slope, slope2 = (of[at] for of in (h, slope) for at in ([0, -1], [1, -2]))
     s = ((2.0 * h + h2) * slope - h * slope2) / (h + h2)
