@@ -382,6 +382,33 @@ def test_logarithms_of_what_is_nearly_certain(name, shapes, y, how, exact):
         assert [f(y) for _ in range(3)] == pytest.approx([slope] * 3, rel=1e-9, abs=0.0)
 
 
+@every("name", [*CONTINUOUS, *DISCRETE])
+def test_tails_at_infinity(name):
+    """Certain or impossible, whatever the parameters are."""
+    ours, theirs = getattr(mirrored, name), getattr(scipy.stats, name)
+    if name in CONTINUOUS:
+        parameters = [float(np.ravel(s)[0]) for s in CONTINUOUS[name][1]] + [0.3, 1.7]
+        shapes = lambda *ps: ps  # noqa: E731
+    else:
+        _, shapes, arrays = DISCRETE[name]
+        parameters = [float(np.ravel(a)[0]) for a in arrays]
+    for end in (np.inf, -np.inf):
+        for how in TAILS:
+            value, slopes = tg.value_and_grad(lambda ps, how=how, end=end: getattr(ours, how)(end, *shapes(*ps)))(parameters)
+            assert value == getattr(theirs, how)(end, *shapes(*parameters)), (how, end)
+            assert not np.any(slopes), (how, end)
+
+
+@pytest.mark.parametrize("name, shapes", [("cauchy", ()), ("skewnorm", (1.4,)), ("vonmises", (1.4,))])
+def test_quantiles_that_are_hardly_ever_exceeded(name, shapes):
+    q = np.array([1e-12, 1e-20, 1e-30])
+    expected, ours = getattr(scipy.stats, name).isf(q, *shapes), getattr(mirrored, name)
+    np.testing.assert_allclose(plain(ours.isf(leaf(q), *shapes)), expected, rtol=1e-9)
+    if name == "cauchy":
+        np.testing.assert_allclose(plain(ours.ppf(leaf(q))), -expected, rtol=1e-9)
+        np.testing.assert_allclose(gradient(ours.ppf, q), 1.0 / scipy.stats.cauchy.pdf(expected), rtol=1e-9)
+
+
 def test_tails_of_the_skewed_normal_distribution():
     """To many digits by mpmath; SciPy has two of the fourth."""
     y, a = np.array([-9.0, -30.0, -0.5, -3.0, -30.0]), np.array([1.5, 0.3, 10.0, 10.0, -0.3])

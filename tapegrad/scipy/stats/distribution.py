@@ -142,8 +142,10 @@ class Distribution(Named):
         if not scale and not mass:
             y = np.floor(y)
         valid = both(self.valid(*shapes), *[s > 0 for s in scale], np.logical_not(np.isnan(y)))
-        under = False if _is(low, -np.inf) else y < low if self.closed else y <= low
-        over = False if _is(high, np.inf) else y > high if self.closed and (scale or mass) else y >= high
+        # An infinite end does not belong to the support; densities are right there without help.
+        tail = rule != "density"
+        under = tail and y <= low if _is(low, -np.inf) else y < low if self.closed else y <= low
+        over = tail and y >= high if _is(high, np.inf) else y > high if self.closed and (scale or mass) else y >= high
         outside = either(under, over, np.floor(y) != y if mass else False)
         result = self.rules[rule](y, *shapes)
         result = change(result - np.log(scale[0]) if scale and how.endswith("pdf") else result)
@@ -158,18 +160,18 @@ class Distribution(Named):
         if how == "isf" and "upper_quantile" in self.rules:
             y = self.rules["upper_quantile"](q, *shapes)
         else:
-            p = q if how == "ppf" else 1.0 - q
-            y = self.rules["quantile"](p, *shapes) if "quantile" in self.rules else self._sought(p, *shapes)
+            y = self.rules["quantile"](q if how == "ppf" else 1.0 - q, *shapes) if "quantile" in self.rules else self._sought(how, q, *shapes)
         low, high = ends if how == "ppf" else ends[::-1]
         end = np.where(np.equal(q, 0.0), low, high).astype(getattr(y, "dtype", float))
         y = np.where(both(q > 0, q < 1), y, end)
         return np.where(both(self.valid(*shapes), scale[0] > 0, q >= 0, q <= 1), y * scale[0] + loc, np.nan)
 
-    def _sought(self, p, *shapes):
+    def _sought(self, how, q, *shapes):
         """The quantile as SciPy finds it, and two steps of Newton's method: the derivatives up to the third order are in them."""
-        y = F.lift(record_aux(_of_scipy(self.name, "ppf"), p, *shapes))
+        y = F.lift(record_aux(_of_scipy(self.name, how), q, *shapes))
+        tail, sign = ("lower", 1.0) if how == "ppf" else ("upper", -1.0)
         for _ in range(2):
-            y = y - (self.rules["lower"](y, *shapes) - p) / np.exp(self.rules["density"](y, *shapes))
+            y = y - sign * (self.rules[tail](y, *shapes) - q) / np.exp(self.rules["density"](y, *shapes))
         return y
 
 

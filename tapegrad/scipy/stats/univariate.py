@@ -82,10 +82,17 @@ laplace = _symmetric(
     lambda q: np.where(q > 0.5, -np.log(2.0 * (1.0 - q)), np.log(2.0 * q)),
     lambda y: np.where(y > 0, np.log1p(-0.5 * np.exp(-y)), y - LOG_2),
 )  # fmt: skip
+
+
+def _cauchy_quantile(q):
+    """By the angle from the nearer end: it is known to full precision there."""
+    end = np.where(q < 0.5, q, q - 1.0)
+    return np.where(np.abs(end) < 0.25, -1.0 / np.tan(math.pi * end), np.tan(math.pi * (q - 0.5)))
+
+
 cauchy = _symmetric(
-    "cauchy", lambda y: -np.log1p(y * y) - math.log(math.pi), lambda y: np.arctan2(1.0, -y) / math.pi,
-    lambda q: np.tan(math.pi * (q - 0.5)),
-)  # fmt: skip
+    "cauchy", lambda y: -np.log1p(y * y) - math.log(math.pi), lambda y: np.arctan2(1.0, -y) / math.pi, _cauchy_quantile
+)
 logistic = _symmetric(
     "logistic", lambda y: special.log_expit(y) + special.log_expit(-y), lambda y: special.expit(y), lambda q: special.logit(q),
     lambda y: special.log_expit(y),
