@@ -300,6 +300,28 @@ def test_numbers_that_are_not_in_the_support_of_a_discrete_distribution(name):
             np.testing.assert_allclose(plain(found), expected, rtol=1e-12, atol=1e-15, err_msg=f"{how} at {k}")
 
 
+@pytest.mark.parametrize("name, k, shapes, p, slope", [
+    ("bernoulli", 1, (), 0.0, 1.0), ("bernoulli", 0, (), 1.0, -1.0), ("binom", 1, (3,), 0.0, 3.0), ("binom", 2, (3,), 1.0, -3.0),
+    ("binom", 2, (3,), 0.0, 0.0), ("binom", 1, (3,), 0.4, -0.36), ("binom", 900, (2000,), 0.0, 0.0), ("poisson", 1, (), 0.0, 1.0), ("poisson", 2, (), 0.0, 0.0),
+    ("geom", 2, (), 1.0, -1.0), ("nbinom", 1, (4,), 1.0, -4.0), ("nbinom", 0, (4,), 1.0, 4.0),
+])  # fmt: skip
+def test_what_cannot_occur_becomes_possible(name, k, shapes, p, slope):
+    """A probability of 0 at the end of a parameter has a slope, also beside numbers that are not in the support."""
+    for f in (tg.grad, lambda f: tg.jit(tg.grad(f)), tg.jacfwd):
+        g = f(lambda p: np.sum(getattr(mirrored, name).pmf(np.array([k, -1.0, 1.5]), *shapes, p)))
+        assert [float(g(p)) for _ in range(3)] == pytest.approx([slope] * 3, rel=1e-12, abs=1e-12)
+    value, theirs = plain(getattr(mirrored, name).pmf(k, *shapes, leaf(p))), getattr(scipy.stats, name).pmf(k, *shapes, p)
+    assert value == pytest.approx(theirs, rel=1e-12)
+    if (name, k, p) == ("binom", 2, 0.0):
+        assert tg.grad(tg.grad(lambda p: mirrored.binom.pmf(2, 3, p)))(0.0) == pytest.approx(6.0)
+
+
+def test_a_class_of_no_probability_becomes_possible():
+    counts = np.array([[1, 2, 1], [0, 3, 1], [2, 1, 1], [1, 2, 2]])
+    jacobian = tg.jacobian(lambda p: mirrored.multinomial.pmf(counts, 4, np.stack([p, 0.4 - p, 0.6])))(0.0)
+    np.testing.assert_allclose(jacobian, [12 * 0.4**2 * 0.6, -4 * 3 * 0.4**2 * 0.6, 0.0, 0.0], rtol=1e-12, atol=1e-15)
+
+
 def test_ends_of_the_parameters():
     for p, k in ((0.0, 0), (1.0, 1)):
         assert plain(mirrored.bernoulli.logpmf(k, leaf(p))) == scipy.stats.bernoulli.logpmf(k, p) == 0

@@ -143,7 +143,7 @@ class Distribution(Named):
             y = np.floor(y)
         valid = both(self.valid(*shapes), *[s > 0 for s in scale], np.logical_not(np.isnan(y)))
         # An infinite end does not belong to the support; densities are right there without help.
-        tail = rule != "density"
+        tail = not mass and rule != "density"
         under = tail and y <= low if _is(low, -np.inf) else y < low if self.closed else y <= low
         over = tail and y >= high if _is(high, np.inf) else y > high if self.closed and (scale or mass) else y >= high
         outside = either(under, over, np.floor(y) != y if mass else False)
@@ -183,12 +183,19 @@ def _of_scipy(*operands):
 
 
 class Discrete(Distribution):
-    """A distribution of integers; `k` and `loc` have no derivative."""
+    """A distribution of integers; `k` and `loc` have no derivative; `product` is the probability as a product of powers."""
 
     first, last, kind = "k", (("loc", 0.0),), "pmf"
 
-    def __init__(self, name, shapes, *, ends=(0.0, np.inf), integers="", **rules):
-        super().__init__(name, shapes, ends=ends, integers=f"k loc {integers}", **rules)
+    def __init__(self, name, shapes, *, ends=(0.0, np.inf), integers="", product=None, **rules):
+        density = rules["density"]
+
+        def mass(k, *shapes):
+            # A probability of 0 has no logarithm, but a slope.
+            log = density(k, *shapes)
+            return np.exp(log) if product is None else np.where(np.isinf(log), product(k, *shapes), np.exp(log))
+
+        super().__init__(name, shapes, ends=ends, integers=f"k loc {integers}", mass=mass, **rules)
 
 
 def either(*conditions):
@@ -199,6 +206,11 @@ def either(*conditions):
 def both(*conditions):
     """Where all conditions hold."""
     return reduce(np.logical_and, [c for c in conditions if c is not True], True)
+
+
+def below_overflow(log):
+    """``exp(log)``, finite: a factor of what may be 0."""
+    return np.exp(np.minimum(log, 700.0))
 
 
 def _is(thing, number):
@@ -238,7 +250,7 @@ _INVERSES = ("ppf", "isf")
 _DENSITY, _LOG_DENSITY = ("density", np.exp, 0.0, 0.0), ("density", _same, -np.inf, -np.inf)
 #: Method -> the rule that it follows from, and how; its values below and above the support.
 _WAYS = {
-    "pdf": _DENSITY, "logpdf": _LOG_DENSITY, "pmf": _DENSITY, "logpmf": _LOG_DENSITY,
+    "pdf": _DENSITY, "logpdf": _LOG_DENSITY, "pmf": ("mass", _same, 0.0, 0.0), "logpmf": _LOG_DENSITY,
     "cdf": ("lower", _same, 0.0, 1.0), "sf": ("upper", _same, 1.0, 0.0),
     "logcdf": ("log_lower", _same, -np.inf, 0.0), "logsf": ("log_upper", _same, 0.0, -np.inf),
 }  # fmt: skip
