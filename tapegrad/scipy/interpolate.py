@@ -386,9 +386,9 @@ def _monotonic(h, slope):
     if slope.shape[0] == 1:
         return np.concatenate([slope, slope])
     one, two = 2.0 * h[1:] + h[:-1], h[1:] + 2.0 * h[:-1]
-    alike = slope[1:] * slope[:-1] > 0.0
+    alike = np.sign(slope[1:]) * np.sign(slope[:-1]) > 0.0
     before, after = (np.where(alike, part, 1.0) for part in (slope[:-1], slope[1:]))
-    inner = np.where(alike, (one + two) / (one / before + two / after), 0.0)
+    inner = np.where(alike, before * ((one + two) / (one + two * (before / after))), 0.0)
     # At both ends: of three points and without overshooting (as SciPy's).
     h, h2, slope, slope2 = (of[at] for of in (h, slope) for at in ([0, -1], [1, -2]))
     s = ((2.0 * h + h2) * slope - h * slope2) / (h + h2)
@@ -405,7 +405,7 @@ class RegularGridInterpolator(Beside):
     Parameters
     ----------
     points : tuple of array-like, shapes (n_1,), ..., (n_d,)
-        The grid, strictly increasing along each dimension.
+        The grid, strictly increasing or decreasing along each dimension.
     values : array-like, shape (n_1, ..., n_d, ...)
     method : {"linear", "nearest"}
     bounds_error : bool
@@ -433,7 +433,10 @@ class RegularGridInterpolator(Beside):
         # SciPy refuses what cannot be.
         looked_at, options = np.zeros(array(values).shape) if differentiable(values) else values, {"solver": solver, "solver_args": solver_args}
         plain = _interpolate.RegularGridInterpolator(tuple(map(value, points)), looked_at, method, bounds_error, fill_value, **options)
-        self.grid, self.values, self.method, self.theirs = plain.grid, values, method, None if differentiable(values) else plain
+        # SciPy's grid increases, so that values along axes that were given in falling order stand the other way round.
+        falling = [k for k, given in enumerate(map(value, points)) if given[0] > given[-1]]
+        self.grid, self.method, self.theirs = plain.grid, method, None if differentiable(values) else plain
+        self.values = np.flip(array(values), falling) if falling else values
         self.bounds_error, self.fill_value = bounds_error, fill_value
 
     @of_theirs
@@ -452,7 +455,7 @@ class RegularGridInterpolator(Beside):
         for k, points in enumerate(self.grid):
             at = xi[..., k]
             beyond = np.logical_or(at < points[0], at > points[-1])
-            if self.bounds_error and np.any(beyond):
+            if self.bounds_error and np.any(np.logical_or(beyond, np.isnan(at))):
                 raise ValueError(f"One of the requested xi is out of bounds in dimension {k}")
             outside = np.logical_or(outside, beyond)
             below = np.clip(np.searchsorted(points, at, "right") - 1, 0, len(points) - 2)
@@ -460,10 +463,11 @@ class RegularGridInterpolator(Beside):
             low, high = lift(points[:-1])[below], lift(points[1:])[below]
             share = (at - low) / (high - low)
             if method == "nearest":
-                share = np.where(share <= 0.5, 0.0, 1.0)
+                share = np.where(share <= 0.5, 0.0, np.where(np.isnan(at), np.nan, 1.0))
             parts.append([(below, 1.0 - share), (below + 1, share)])
         found = weighted(values, parts)
         if not self.bounds_error and self.fill_value is not None:
+            outside = np.logical_and(outside, np.logical_not(np.any(np.isnan(xi), axis=-1)))
             found = np.where(np.reshape(outside, outside.shape + (1,) * (values.ndim - axes)), self.fill_value, found)
         return found
 

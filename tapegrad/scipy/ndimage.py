@@ -33,7 +33,7 @@ def gaussian_filter(input, sigma, order=0, output=None, mode="reflect", cval=0.0
     axes = range(x.ndim) if axes is None else axis_tuple(axes, x.ndim)
 
     def each(option):
-        return option if isinstance(option, (tuple, list)) else [option] * len(axes)
+        return option if np.ndim(option) else [option] * len(axes)
 
     for axis, width, degree, how, reach in zip(axes, each(sigma), each(order), each(mode), each(radius), strict=True):
         if width > 1e-15:

@@ -53,7 +53,7 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
     a = F.lift(a)
     if b is None:
         result = F.logsumexp(a, axis=axis, keepdims=keepdims)
-        return (result, np.ones_like(result)) if return_sign else result
+        return (result, F.where(result == -np.inf, 0.0, np.ones_like(result))) if return_sign else result
     b = F.lift(b)
     shape = np.broadcast_shapes(a.shape, b.shape)
     a = F.broadcast_to(a, shape) if a.shape != shape else a

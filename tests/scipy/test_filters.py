@@ -27,7 +27,7 @@ CALLS = {
     "savgol, slopes of columns": ("scipy.signal", "savgol_filter", lambda m, x: m.savgol_filter(x, 3, 1, 1, 0.5, axis=0, mode="nearest"), (IMAGE,)),
     "savgol, a constant outside": ("scipy.signal", "savgol_filter", lambda m, x: m.savgol_filter(x, 5, 2, mode="constant", cval=2.0), (SIGNAL,)),
     "sosfilt": ("scipy.signal", "sosfilt", lambda m, s, x: m.sosfilt(np.concatenate([s[:, :3], np.ones((2, 1)), s[:, 3:]], axis=1), x), (SECTIONS, SIGNAL)),
-    "gaussian": ("scipy.ndimage", "gaussian_filter", lambda m, x: m.gaussian_filter(x, (0.8, 1.5), (0, 1), mode=("wrap", "reflect")), (IMAGE,)),
+    "gaussian": ("scipy.ndimage", "gaussian_filter", lambda m, x: m.gaussian_filter(x, np.array([0.8, 1.5]), (0, 1), mode=("wrap", "reflect")), (IMAGE,)),
     "gaussian, a constant outside": ("scipy.ndimage", "gaussian_filter", lambda m, x: m.gaussian_filter(x, 1.0, mode="constant", cval=3.0, axes=(1,)), (IMAGE,)),
     "gaussian of rows": ("scipy.ndimage", "gaussian_filter1d", lambda m, x: m.gaussian_filter1d(x, 1.2, 0), (IMAGE,)),
     **{metric: ("scipy.spatial.distance", "cdist", lambda m, a, b, metric=metric: m.cdist(a, b, metric), (A, B)) for metric in ("euclidean", "sqeuclidean", "cityblock", "chebyshev")},
@@ -36,6 +36,7 @@ CALLS = {
     "table": ("scipy.interpolate", "RegularGridInterpolator", lambda m, v, x: m.RegularGridInterpolator(GRID, v)(x), (TABLE, AT)),
     "table, outside": ("scipy.interpolate", "RegularGridInterpolator", lambda m, v, x: m.RegularGridInterpolator(GRID, v, bounds_error=False, fill_value=None)(x - 1.3), (TABLE, AT)),
     "table, a value outside": ("scipy.interpolate", "RegularGridInterpolator", lambda m, v, x: m.RegularGridInterpolator(GRID, v, bounds_error=False, fill_value=7.0)(x - 1.3), (TABLE, AT)),
+    "table, falling": ("scipy.interpolate", "RegularGridInterpolator", lambda m, v, x: m.RegularGridInterpolator((GRID[0], GRID[1][::-1]), v)(x), (TABLE, AT)),
     "nearest": ("scipy.interpolate", "RegularGridInterpolator", lambda m, v: m.RegularGridInterpolator(GRID, v, "nearest")(AT), (TABLE,)),
     **{
         f"coordinates, order {order}, {mode}": ("scipy.ndimage", "map_coordinates", lambda m, x, at, order=order, mode=mode: m.map_coordinates(x, at, order=order, mode=mode, cval=0.4), (IMAGE, PLACES))
@@ -45,6 +46,7 @@ CALLS = {
     "coordinates of coefficients": ("scipy.ndimage", "map_coordinates", lambda m, x, at: m.map_coordinates(x, at, mode="reflect", prefilter=False), (SIGNAL, PLACES[1:])),
     "pchip": ("scipy.interpolate", "PchipInterpolator", lambda m, x, y, t: m.PchipInterpolator(x, y)(t), (np.cumsum(RNG.uniform(0.3, 1.5, 7)), SIGNAL[:7], RNG.uniform(0.5, 4.0, 6))),
     "pchip of columns": ("scipy.interpolate", "PchipInterpolator", lambda m, y, t: m.PchipInterpolator(np.arange(7.0) ** 1.2, y, axis=1)(t, 1), (IMAGE, RNG.uniform(0.5, 4.0, 6))),
+    "pchip, tiny": ("scipy.interpolate", "PchipInterpolator", lambda m, y, t: 1e200 * m.PchipInterpolator(np.arange(7.0), 1e-200 * np.cumsum(y**2))(t), (SIGNAL[:7], RNG.uniform(0.5, 4.0, 6))),
     "pchip of two": ("scipy.interpolate", "PchipInterpolator", lambda m, y, t: m.PchipInterpolator([0.0, 2.0], y)(t), (SIGNAL[:2], np.array([0.3, 2.5]))),
 }  # fmt: skip
 
@@ -118,6 +120,16 @@ def test_plain_arguments_give_scipys_objects_and_numbers():
     np.testing.assert_array_equal(table(AT), scipy.interpolate.RegularGridInterpolator(GRID, TABLE)(AT))
     pchip = mirrored.interpolate.PchipInterpolator(np.arange(7.0), SIGNAL[:7])
     np.testing.assert_array_equal(pchip.roots(), scipy.interpolate.PchipInterpolator(np.arange(7.0), SIGNAL[:7]).roots())
+
+
+@every("method", ["linear", "nearest"])
+def test_points_of_a_table_that_are_no_numbers(method):
+    at, theirs = np.where(np.arange(12).reshape(6, 2) % 5 == 1, np.nan, AT - 1.3), scipy.interpolate.RegularGridInterpolator
+    for fill in (7.0, None):
+        found = mirrored.interpolate.RegularGridInterpolator(GRID, tg.tensor(TABLE, requires_grad=True), method, False, fill)(at)
+        np.testing.assert_allclose(found.detach().numpy(), theirs(GRID, TABLE, method, False, fill)(at), rtol=1e-12)
+    with pytest.raises(ValueError, match="out of bounds in dimension 1"):
+        mirrored.interpolate.RegularGridInterpolator(GRID, tg.tensor(TABLE, requires_grad=True), method)([[1.0, np.nan]])
 
 
 def test_convolutions_at_the_edges():

@@ -98,6 +98,11 @@ def test_solutions(kind):
     assert lu.shape == (3, 3) and lu.nnz == theirs.nnz
     np.testing.assert_array_equal(lu.solve(VECTOR[:3]), theirs.solve(VECTOR[:3]))
     np.testing.assert_array_equal(mirrored.spsolve(sparse.csc_array(a), VECTOR[:3]), scipy.sparse.linalg.spsolve(sparse.csc_array(a), VECTOR[:3]))
+    # One column is a vector, with tensors, too.
+    for one in (sparse.csc_array(a), csr_array((leaf(SQUARE[SQUARE != 0]), np.nonzero(SQUARE)))):
+        found = mirrored.spsolve(one, leaf(VECTOR[:3, None]))
+        np.testing.assert_allclose(plain(found), scipy.sparse.linalg.spsolve(sparse.csc_array(a), VECTOR[:3, None]), rtol=1e-12)
+        assert found.shape == (3,)
     g = tg.jit(tg.grad(lambda b: np.sum(np.sin(lu.solve(b)))))
     for b in (VECTOR[:3], VECTOR[1:], VECTOR[:3]):
         np.testing.assert_allclose(g(b), gradient(lambda b: np.sum(np.sin(np.linalg.solve(SQUARE, b))), b), rtol=1e-12)

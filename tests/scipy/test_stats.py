@@ -300,6 +300,28 @@ def test_numbers_that_are_not_in_the_support_of_a_discrete_distribution(name):
             np.testing.assert_allclose(plain(found), expected, rtol=1e-12, atol=1e-15, err_msg=f"{how} at {k}")
 
 
+@pytest.mark.parametrize("name, k, shapes, p, slope", [
+    ("bernoulli", 1, (), 0.0, 1.0), ("bernoulli", 0, (), 1.0, -1.0), ("binom", 1, (3,), 0.0, 3.0), ("binom", 2, (3,), 1.0, -3.0),
+    ("binom", 2, (3,), 0.0, 0.0), ("binom", 1, (3,), 0.4, -0.36), ("binom", 900, (2000,), 0.0, 0.0), ("poisson", 1, (), 0.0, 1.0), ("poisson", 2, (), 0.0, 0.0),
+    ("geom", 2, (), 1.0, -1.0), ("nbinom", 1, (4,), 1.0, -4.0), ("nbinom", 0, (4,), 1.0, 4.0),
+])  # fmt: skip
+def test_what_cannot_occur_becomes_possible(name, k, shapes, p, slope):
+    """A probability of 0 at the end of a parameter has a slope, also beside numbers that are not in the support."""
+    for f in (tg.grad, lambda f: tg.jit(tg.grad(f)), tg.jacfwd):
+        g = f(lambda p: np.sum(getattr(mirrored, name).pmf(np.array([k, -1.0, 1.5]), *shapes, p)))
+        assert [float(g(p)) for _ in range(3)] == pytest.approx([slope] * 3, rel=1e-12, abs=1e-12)
+    value, theirs = plain(getattr(mirrored, name).pmf(k, *shapes, leaf(p))), getattr(scipy.stats, name).pmf(k, *shapes, p)
+    assert value == pytest.approx(theirs, rel=1e-12)
+    if (name, k, p) == ("binom", 2, 0.0):
+        assert tg.grad(tg.grad(lambda p: mirrored.binom.pmf(2, 3, p)))(0.0) == pytest.approx(6.0)
+
+
+def test_a_class_of_no_probability_becomes_possible():
+    counts = np.array([[1, 2, 1], [0, 3, 1], [2, 1, 1], [1, 2, 2]])
+    jacobian = tg.jacobian(lambda p: mirrored.multinomial.pmf(counts, 4, np.stack([p, 0.4 - p, 0.6])))(0.0)
+    np.testing.assert_allclose(jacobian, [12 * 0.4**2 * 0.6, -4 * 3 * 0.4**2 * 0.6, 0.0, 0.0], rtol=1e-12, atol=1e-15)
+
+
 def test_ends_of_the_parameters():
     for p, k in ((0.0, 0), (1.0, 1)):
         assert plain(mirrored.bernoulli.logpmf(k, leaf(p))) == scipy.stats.bernoulli.logpmf(k, p) == 0
@@ -328,6 +350,9 @@ def test_frozen_parameters():
     assert plain(frozen.ppf(0.3)) == pytest.approx(scipy.stats.gamma(2.0, scale=1.5).ppf(0.3), rel=1e-14)
     frozen = mirrored.gamma(2.0, scale=1.5)
     assert frozen.mean() == 3.0 and frozen.rvs(size=3, random_state=0).shape == (3,) and frozen.interval(0.9)[0] < 3.0
+    np.testing.assert_array_equal(mirrored.norm(2, 3).rvs(3, random_state=0), scipy.stats.norm(2, 3).rvs(3, random_state=0))
+    assert mirrored.norm(2.0, 3.0).stats("mv") == (2.0, 9.0) and mirrored.norm(2.0, 3.0).expect(lambda x: x) == pytest.approx(2.0)
+    np.testing.assert_array_equal(mirrored.multivariate_normal([1.0, 2.0]).mean, [1.0, 2.0])
 
 
 def test_estimate_of_a_density():
@@ -377,6 +402,33 @@ def test_logarithms_of_what_is_nearly_certain(name, shapes, y, how, exact):
     slope = sign * theirs.pdf(y, *shapes) / (1.0 - getattr(theirs, other)(y, *shapes))
     for f in (tg.grad(lambda y: getattr(ours, how)(y, *shapes)), tg.jit(tg.grad(lambda y: getattr(ours, how)(y, *shapes)), kernel="always")):
         assert [f(y) for _ in range(3)] == pytest.approx([slope] * 3, rel=1e-9, abs=0.0)
+
+
+@every("name", [*CONTINUOUS, *DISCRETE])
+def test_tails_at_infinity(name):
+    """Certain or impossible, whatever the parameters are."""
+    ours, theirs = getattr(mirrored, name), getattr(scipy.stats, name)
+    if name in CONTINUOUS:
+        parameters = [float(np.ravel(s)[0]) for s in CONTINUOUS[name][1]] + [0.3, 1.7]
+        shapes = lambda *ps: ps  # noqa: E731
+    else:
+        _, shapes, arrays = DISCRETE[name]
+        parameters = [float(np.ravel(a)[0]) for a in arrays]
+    for end in (np.inf, -np.inf):
+        for how in TAILS:
+            value, slopes = tg.value_and_grad(lambda ps, how=how, end=end: getattr(ours, how)(end, *shapes(*ps)))(parameters)
+            assert value == getattr(theirs, how)(end, *shapes(*parameters)), (how, end)
+            assert not np.any(slopes), (how, end)
+
+
+@pytest.mark.parametrize("name, shapes", [("cauchy", ()), ("skewnorm", (1.4,)), ("vonmises", (1.4,))])
+def test_quantiles_that_are_hardly_ever_exceeded(name, shapes):
+    q = np.array([1e-12, 1e-20, 1e-30])
+    expected, ours = getattr(scipy.stats, name).isf(q, *shapes), getattr(mirrored, name)
+    np.testing.assert_allclose(plain(ours.isf(leaf(q), *shapes)), expected, rtol=1e-9)
+    if name == "cauchy":
+        np.testing.assert_allclose(plain(ours.ppf(leaf(q))), -expected, rtol=1e-9)
+        np.testing.assert_allclose(gradient(ours.ppf, q), 1.0 / scipy.stats.cauchy.pdf(expected), rtol=1e-9)
 
 
 def test_tails_of_the_skewed_normal_distribution():

@@ -74,6 +74,8 @@ def _doubled(A):
 def spsolve(A, b, permc_spec=None, use_umfpack=True):
     """The solution of ``A @ x = b``, differentiable in the vector or matrix `b` and, of a `SparseTensor`, in its values; real or complex."""
     b = array(b)
+    # A matrix of one column has a vector for a solution, as SciPy has it.
+    b = np.reshape(b, (-1,)) if b.ndim == 2 and b.shape[1] == 1 else b
     if is_complex(A.tocoo().data):
         pairs = spsolve(_doubled(A), np.reshape(np.stack([lifted(b).real, lifted(b).imag], 1), (-1, *b.shape[1:])))
         return ComplexTensor(pairs[::2], pairs[1::2])

@@ -54,6 +54,9 @@ class Frozen:
     def __getattr__(self, attribute):
         if attribute.startswith("_"):
             raise AttributeError(attribute)
+        if not hasattr(type(self.dist), attribute):
+            # Its own methods take other arguments than those of the distribution, in another order.
+            return getattr(self.dist.theirs(*self.args, **self.kwds), attribute)
         method = getattr(self.dist, attribute)
         return lambda *args, **kwds: method(*args, *self.args, **self.kwds, **kwds)
 
@@ -139,8 +142,10 @@ class Distribution(Named):
         if not scale and not mass:
             y = np.floor(y)
         valid = both(self.valid(*shapes), *[s > 0 for s in scale], np.logical_not(np.isnan(y)))
-        under = False if _is(low, -np.inf) else y < low if self.closed else y <= low
-        over = False if _is(high, np.inf) else y > high if self.closed and (scale or mass) else y >= high
+        # An infinite end does not belong to the support; densities are right there without help.
+        tail = not mass and rule != "density"
+        under = tail and y <= low if _is(low, -np.inf) else y < low if self.closed else y <= low
+        over = tail and y >= high if _is(high, np.inf) else y > high if self.closed and (scale or mass) else y >= high
         outside = either(under, over, np.floor(y) != y if mass else False)
         result = self.rules[rule](y, *shapes)
         result = change(result - np.log(scale[0]) if scale and how.endswith("pdf") else result)
@@ -155,18 +160,18 @@ class Distribution(Named):
         if how == "isf" and "upper_quantile" in self.rules:
             y = self.rules["upper_quantile"](q, *shapes)
         else:
-            p = q if how == "ppf" else 1.0 - q
-            y = self.rules["quantile"](p, *shapes) if "quantile" in self.rules else self._sought(p, *shapes)
+            y = self.rules["quantile"](q if how == "ppf" else 1.0 - q, *shapes) if "quantile" in self.rules else self._sought(how, q, *shapes)
         low, high = ends if how == "ppf" else ends[::-1]
         end = np.where(np.equal(q, 0.0), low, high).astype(getattr(y, "dtype", float))
         y = np.where(both(q > 0, q < 1), y, end)
         return np.where(both(self.valid(*shapes), scale[0] > 0, q >= 0, q <= 1), y * scale[0] + loc, np.nan)
 
-    def _sought(self, p, *shapes):
+    def _sought(self, how, q, *shapes):
         """The quantile as SciPy finds it, and two steps of Newton's method: the derivatives up to the third order are in them."""
-        y = F.lift(record_aux(_of_scipy(self.name, "ppf"), p, *shapes))
+        y = F.lift(record_aux(_of_scipy(self.name, how), q, *shapes))
+        tail, sign = ("lower", 1.0) if how == "ppf" else ("upper", -1.0)
         for _ in range(2):
-            y = y - (self.rules["lower"](y, *shapes) - p) / np.exp(self.rules["density"](y, *shapes))
+            y = y - sign * (self.rules[tail](y, *shapes) - q) / np.exp(self.rules["density"](y, *shapes))
         return y
 
 
@@ -178,12 +183,19 @@ def _of_scipy(*operands):
 
 
 class Discrete(Distribution):
-    """A distribution of integers; `k` and `loc` have no derivative."""
+    """A distribution of integers; `k` and `loc` have no derivative; `product` is the probability as a product of powers."""
 
     first, last, kind = "k", (("loc", 0.0),), "pmf"
 
-    def __init__(self, name, shapes, *, ends=(0.0, np.inf), integers="", **rules):
-        super().__init__(name, shapes, ends=ends, integers=f"k loc {integers}", **rules)
+    def __init__(self, name, shapes, *, ends=(0.0, np.inf), integers="", product=None, **rules):
+        density = rules["density"]
+
+        def mass(k, *shapes):
+            # A probability of 0 has no logarithm, but a slope.
+            log = density(k, *shapes)
+            return np.exp(log) if product is None else np.where(np.isinf(log), product(k, *shapes), np.exp(log))
+
+        super().__init__(name, shapes, ends=ends, integers=f"k loc {integers}", mass=mass, **rules)
 
 
 def either(*conditions):
@@ -194,6 +206,11 @@ def either(*conditions):
 def both(*conditions):
     """Where all conditions hold."""
     return reduce(np.logical_and, [c for c in conditions if c is not True], True)
+
+
+def below_overflow(log):
+    """``exp(log)``, finite: a factor of what may be 0."""
+    return np.exp(np.minimum(log, 700.0))
 
 
 def _is(thing, number):
@@ -233,7 +250,7 @@ _INVERSES = ("ppf", "isf")
 _DENSITY, _LOG_DENSITY = ("density", np.exp, 0.0, 0.0), ("density", _same, -np.inf, -np.inf)
 #: Method -> the rule that it follows from, and how; its values below and above the support.
 _WAYS = {
-    "pdf": _DENSITY, "logpdf": _LOG_DENSITY, "pmf": _DENSITY, "logpmf": _LOG_DENSITY,
+    "pdf": _DENSITY, "logpdf": _LOG_DENSITY, "pmf": ("mass", _same, 0.0, 0.0), "logpmf": _LOG_DENSITY,
     "cdf": ("lower", _same, 0.0, 1.0), "sf": ("upper", _same, 1.0, 0.0),
     "logcdf": ("log_lower", _same, -np.inf, 0.0), "logsf": ("log_upper", _same, 0.0, -np.inf),
 }  # fmt: skip

@@ -11,7 +11,7 @@ from ...common.uninterrupted import imported
 from ..linalg import solve_triangular
 from ..mirrors import Beside, array, constant, differentiable, of_theirs, value
 from ..special import logsumexp, multigammaln
-from .distribution import Named, both, special, stats
+from .distribution import Named, below_overflow, both, special, stats
 
 
 class MultivariateNormal(Named):
@@ -184,20 +184,27 @@ class Multinomial(Named):
         -------
         Tensor, or SciPy's result for plain arguments
         """
-        x, n = (constant(v, "multinomial.logpmf", name, "it is an integer") for v, name in ((x, "x"), (n, "n")))
-        given = p = array(p)
-        p = np.concatenate([p[..., :-1], 1.0 - np.sum(p[..., :-1], axis=-1, keepdims=True)], axis=-1)
-        result = special.gammaln(n + 1.0) - np.sum(special.gammaln(x + 1.0), axis=-1) + np.sum(special.xlogy(x, p), axis=-1)
-        possible = np.all(x >= 0, axis=-1) & np.all(x == np.floor(x), axis=-1) & (np.sum(x, axis=-1) == n)
-        valid = both(np.all(p >= 0, axis=-1), np.all(p <= 1, axis=-1), n >= 0)
-        if np.lib.NumpyVersion(imported("scipy").__version__) >= "1.18.0":
-            valid = both(valid, np.abs(np.sum(given, axis=-1) - 1.0) <= 10 * np.finfo(np.result_type(given.dtype, np.float32)).eps)
-        return np.where(valid, np.where(possible, result, -np.inf), np.nan)
+        return self._evaluated("logpmf", x, n, p)
 
     @of_theirs
     def pmf(self, x, n, p):
         """Probability; see `logpmf`."""
-        return np.exp(self.logpmf(x, n, p))
+        return self._evaluated("pmf", x, n, p)
+
+    def _evaluated(self, how, x, n, p):
+        x, n = (constant(v, f"multinomial.{how}", name, "it is an integer") for v, name in ((x, "x"), (n, "n")))
+        given = p = array(p)
+        p = np.concatenate([p[..., :-1], 1.0 - np.sum(p[..., :-1], axis=-1, keepdims=True)], axis=-1)
+        ways = special.gammaln(n + 1.0) - np.sum(special.gammaln(x + 1.0), axis=-1)
+        result, impossible = ways + np.sum(special.xlogy(x, p), axis=-1), -np.inf
+        if how == "pmf":
+            # As of one variable: a probability of 0 has no logarithm, but a slope.
+            result, impossible = np.where(np.isinf(result), below_overflow(ways) * np.prod(p**x, axis=-1), np.exp(result)), 0.0
+        possible = np.all(x >= 0, axis=-1) & np.all(x == np.floor(x), axis=-1) & (np.sum(x, axis=-1) == n)
+        valid = both(np.all(p >= 0, axis=-1), np.all(p <= 1, axis=-1), n >= 0)
+        if np.lib.NumpyVersion(imported("scipy").__version__) >= "1.18.0":
+            valid = both(valid, np.abs(np.sum(given, axis=-1) - 1.0) <= 10 * np.finfo(np.result_type(given.dtype, np.float32)).eps)
+        return np.where(valid, np.where(possible, result, impossible), np.nan)
 
 
 class Wishart(Named):

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from ..mirrors import MIRRORS
-from .distribution import Continuous, Discrete, both, special
+from .distribution import Continuous, Discrete, below_overflow, both, special
 
 LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
 LOG_2 = math.log(2)
@@ -82,10 +82,17 @@ laplace = _symmetric(
     lambda q: np.where(q > 0.5, -np.log(2.0 * (1.0 - q)), np.log(2.0 * q)),
     lambda y: np.where(y > 0, np.log1p(-0.5 * np.exp(-y)), y - LOG_2),
 )  # fmt: skip
+
+
+def _cauchy_quantile(q):
+    """By the angle from the nearer end: it is known to full precision there."""
+    end = np.where(q < 0.5, q, q - 1.0)
+    return np.where(np.abs(end) < 0.25, -1.0 / np.tan(math.pi * end), np.tan(math.pi * (q - 0.5)))
+
+
 cauchy = _symmetric(
-    "cauchy", lambda y: -np.log1p(y * y) - math.log(math.pi), lambda y: np.arctan2(1.0, -y) / math.pi,
-    lambda q: np.tan(math.pi * (q - 0.5)),
-)  # fmt: skip
+    "cauchy", lambda y: -np.log1p(y * y) - math.log(math.pi), lambda y: np.arctan2(1.0, -y) / math.pi, _cauchy_quantile
+)
 logistic = _symmetric(
     "logistic", lambda y: special.log_expit(y) + special.log_expit(-y), lambda y: special.expit(y), lambda q: special.logit(q),
     lambda y: special.log_expit(y),
@@ -206,28 +213,31 @@ truncnorm = Continuous(
 def _log_binomial(n, k):
     return special.gammaln(n + 1.0) - (special.gammaln(k + 1.0) + special.gammaln(n - k + 1.0))
 
-
 poisson = Discrete(
     "poisson", "mu", valid=lambda mu: mu >= 0, density=lambda k, mu: special.xlogy(k, mu) - special.gammaln(k + 1.0) - mu,
+    product=lambda k, mu: mu**k * np.exp(-mu - special.gammaln(k + 1.0)),
     lower=lambda k, mu: special.gammaincc(k + 1.0, mu), upper=lambda k, mu: special.gammainc(k + 1.0, mu),
 )  # fmt: skip
 binom = Discrete(
     "binom", "n p", integers="n", ends=lambda n, p: (0.0, n), valid=lambda n, p: both(n >= 0, np.floor(n) == n, p >= 0, p <= 1),
     density=lambda k, n, p: _log_binomial(n, k) + special.xlogy(k, p) + special.xlog1py(n - k, -p),
+    product=lambda k, n, p: below_overflow(_log_binomial(n, k)) * p**k * (1.0 - p) ** (n - k),
     lower=lambda k, n, p: special.betaincc(k + 1.0, n - k, p), upper=lambda k, n, p: special.betainc(k + 1.0, n - k, p),
 )  # fmt: skip
 bernoulli = Discrete(
     "bernoulli", "p", ends=(0.0, 1.0), valid=lambda p: both(p >= 0, p <= 1),
-    density=lambda k, p: special.xlogy(k, p) + special.xlog1py(1.0 - k, -p),
+    density=lambda k, p: special.xlogy(k, p) + special.xlog1py(1.0 - k, -p), product=lambda k, p: p**k * (1.0 - p) ** (1.0 - k),
     lower=lambda k, p: 1.0 - p + 0.0 * k, upper=lambda k, p: p + 0.0 * k,
 )  # fmt: skip
 nbinom = Discrete(
     "nbinom", "n p", valid=lambda n, p: both(n > 0, p > 0, p <= 1),
     density=lambda k, n, p: special.gammaln(n + k) - special.gammaln(k + 1.0) - special.gammaln(n) + n * np.log(p) + special.xlog1py(k, -p),
+    product=lambda k, n, p: below_overflow(special.gammaln(n + k) - special.gammaln(k + 1.0) - special.gammaln(n)) * p**n * (1.0 - p) ** k,
     lower=lambda k, n, p: special.betainc(n, k + 1.0, p), upper=lambda k, n, p: special.betaincc(n, k + 1.0, p),
 )  # fmt: skip
 geom = Discrete(
     "geom", "p", ends=(1.0, np.inf), valid=lambda p: both(p > 0, p <= 1), density=lambda k, p: special.xlog1py(k - 1.0, -p) + np.log(p),
+    product=lambda k, p: p * (1.0 - p) ** (k - 1.0),
     lower=lambda k, p: -np.expm1(special.xlog1py(k, -p)), upper=lambda k, p: np.exp(special.xlog1py(k, -p)),
 )  # fmt: skip
 
