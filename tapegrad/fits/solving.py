@@ -5,9 +5,9 @@ import numpy as np
 from ..common.errors import NonFiniteError
 from ..optimize.fitting import least_squares
 from ..optimize.minimize import minimize
-from ..transforms.functional import grad, jit
+from ..optimize.proof import recorded
+from ..transforms.functional import grad
 from ..transforms.hessians import hessian
-from ..transforms.keep import kept
 from .uncertainty import scaled_eigh
 
 #: Relative changes of cost and parameters at which least squares end: what doubles can still tell apart.
@@ -71,7 +71,7 @@ class Minimum:
         numbers = [edge[parameters.free] for edge in (parameters.start, parameters.lower, parameters.upper)]
         self.start, self.low, self.high = numbers / parameters.scale[parameters.free]
         self._cost, self.slope, self.curvature = (
-            kept(cost, name, lambda f, of=of: jit(of(f))) for name, of in (("value", lambda f: f), ("slope", grad), ("curvature", hessian))
+            recorded(cost, name, of) for name, of in (("value", lambda f: f), ("slope", grad), ("curvature", hessian))
         )
         if observations is None:
             terms = model.terms(self.start, *self.args)

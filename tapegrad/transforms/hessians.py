@@ -129,6 +129,8 @@ class _Hessian(JacobianFunction):
             if answer is not None:
                 return answer
             self._wide.add(kind)
+            # Later calls of this kind do not ask for the recording that said so, which is no sign of a function that changes.
+            self._replayed.record_again()
         outcome = self._rows.call(args, kwargs, backward=False)
         # Rows of the Hessian are its columns.
         ends = np.cumsum([p.size for p in points])

@@ -5,6 +5,8 @@ import pytest
 from scipy import optimize, special, stats
 
 import tapegrad as tg
+from tapegrad.fits.solving import Minimum
+from tapegrad.optimize.proof import EVALUATIONS
 
 X = np.linspace(0.0, 3.0, 30)
 RNG = np.random.default_rng(7)
@@ -247,6 +249,17 @@ def test_a_second_fit_has_the_recordings_of_the_first():
     other = tg.fit(decay, {"height": 1.5, "rate": 1.2, "floor": 0.1}, X + 0.01, observed=Y + 0.01)
     assert other.success and other.model.residuals is one.model.residuals and other.model.terms is one.model.terms
     assert tg.fit(decay, START, X, observed=Y, fixed="floor").model.residuals is not one.model.residuals
+
+
+def test_a_fit_alone_makes_no_kernel():
+    """A model that is made anew for each data set would have its kernels made anew; what is fitted often has them."""
+    found = tg.fit(lambda p: p["height"] * np.exp(-p["rate"] * X) + p["floor"] - Y, START)
+    point = Minimum(found.model, 1.0, len(X))
+    recordings = point._cost, point.slope, point.curvature
+    assert found.success and all(each.stats().records == 1 and each.stats().kernels == 0 for each in recordings)
+    for _ in range(EVALUATIONS):
+        point.slope(found.u, *point.args)
+    assert point.slope.stats().kernels == 1
 
 
 def test_a_model_that_reads_what_changes_is_fitted_as_it_is():

@@ -6,6 +6,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.autograd import adjoint
 from tapegrad.program import evaluation
+from tapegrad.transforms.replay.running import WINDOW
 
 RNG = np.random.default_rng(7)
 X = RNG.normal(size=10)
@@ -194,3 +195,15 @@ def test_a_plain_product_needs_one_rule_of_a_primitive(of):
     product = tg.hvp(lambda x: np.sum(g(x) ** 2))
     for one in (product, tg.jit(product)):
         np.testing.assert_allclose(one(X, X), 2.0 * np.cos(2.0 * X) * X, rtol=1e-13)
+
+
+def test_shapes_whose_rows_come_from_one_replay_are_recorded_however_many():
+    """The recording that chooses so is asked once a shape: that all its calls are recorded does not say that the function changes."""
+    f = lambda x: np.sum(np.exp(-((x[:, None] - x) ** 2)))  # noqa: E731
+    g = tg.jit(tg.hessian(f), kernel="never")
+    for size in range(32, 32 + 2 * WINDOW + 4):
+        for _ in range(2):
+            g(np.linspace(0.0, 1.0, size))
+    assert len(g._wide) == g.stats().records == 2 * WINDOW + 4 and not g.stats().fallback
+    x = np.linspace(0.0, 1.0, size)
+    np.testing.assert_allclose(g(x), tg.hessian(f)(x), rtol=1e-10, atol=1e-12)

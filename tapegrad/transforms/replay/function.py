@@ -151,7 +151,7 @@ class Replayed(Running):
         """Let the next call go the short way, if it is like this one."""
         kept, made_for = kind.recent, (self.environment, self.stats.kernels)
         # A site would not ask whether it is still under no_grad.
-        if kept is None or self.planned is None or kind.captures:
+        if kept is None or self.planned is None or kind.captures or kept.large:
             return
         if kept.made_for != made_for:
             with uninterrupted:

@@ -10,6 +10,7 @@ import logging
 import math
 import threading
 import time
+import weakref
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
@@ -44,6 +45,9 @@ LATER = 64
 TOLERANCE = {"d": 1e-7, "f": 1e-2}
 #: Bytes of a sweep of which it is said that there is another way.
 HELD = 1 << 29
+#: Tapes whose sweeps hold so many bytes are counted, and those that were not swept for longest let their memory go while all
+#: together hold more than `ALL`; but not the `NEWEST`.
+LARGE, ALL, NEWEST = 1 << 22, 1 << 28, 4
 
 
 @dataclass(frozen=True)
@@ -324,6 +328,8 @@ class CachedTape:
         Answers calls that are like an earlier one (`CallSite.call`).
     swept : bool
         Whether it runs the interpreter.
+    large : bool
+        Whether the interpreter's memory is too large for the site to have it for itself.
     made_for : tuple
         For which environment, and how many kernels, the site was made.
     links : dict of int to (CachedTape or None)
@@ -332,8 +338,33 @@ class CachedTape:
 
     def __init__(self, tape, kernels, name):
         self.tape, self.kernels, self.name, self.used = tape, kernels, name, 0
-        self.site, self.swept, self.made_for = None, False, None
+        self.site, self.swept, self.large, self.made_for = None, False, False, None
         self.links, self.seen = {}, tuple(guard.seen for guard in tape.guards)
+
+    #: The bytes that are kept for the next sweep, by tape, the longest unused first: only large ones.
+    _HOLDING: weakref.WeakKeyDictionary[CachedTape, int] = weakref.WeakKeyDictionary()
+    _LOCK = remade(threading.Lock())
+
+    def _hold(self, workspace):
+        """Keep the memory of a sweep for the next one.
+
+        Calls that change in shape or path have a tape each, and each tape would hold as much.
+        """
+        self.tape.kept.give(workspace)
+        # (That of directions is needed for their kernels, too.)
+        self.large = workspace.nbytes >= LARGE and workspace.walk is None
+        if not self.large:
+            return
+        with self._LOCK:
+            holding = self._HOLDING
+            holding.pop(self, None)
+            holding[self] = workspace.nbytes
+            total = sum(holding.values())
+            for other in list(holding)[:-NEWEST]:
+                if total <= ALL:
+                    break
+                total -= holding.pop(other)
+                other.tape.kept.clear()
 
     @cached_property
     def replay(self):
@@ -401,7 +432,9 @@ class CachedTape:
                 trim()
         self._promote(inputs, backward, outcome, workspace, stats)
         if workspace is not None and (callable(backward) or backward not in self.kernels.made):
-            tape.kept.give(workspace)
+            self._hold(workspace)
+        else:
+            self.large = False
         return outcome, FINE, None
 
     def as_recorded(self, inputs, values, stats):

@@ -44,6 +44,29 @@ def test_a_sweep_holds_what_its_way_back_reads():
     assert (2 * STEPS + 1) * 8 * N <= workspace_of(price, AT).nbytes < (2 * STEPS + 8) * 8 * N
 
 
+def test_tapes_of_other_sizes_let_their_memory_go(monkeypatch):
+    """Each shape and each path has a tape, and each tape would hold the memory of its sweep."""
+    monkeypatch.setattr(kernels, "ALL", 24 * N)
+    monkeypatch.setattr(kernels, "LARGE", 8 * N)
+    f = lambda x: np.sum(np.sin(x) * x) if x[0] > 0.0 else np.sum(np.cos(x) * x)  # noqa: E731
+    g = tg.jit(tg.value_and_grad(f), kernel="never")
+    for _ in range(2):
+        for size in (N, N + 1, N + 2):
+            for sign in (1.0, -1.0):
+                x = sign * np.linspace(0.1, 0.9, size)
+                for _ in range(3):
+                    value, slope = g(x)
+                assert value == pytest.approx(f(x), rel=1e-13)
+                np.testing.assert_allclose(slope, tg.grad(f)(x), rtol=1e-13)
+    tapes = [kept.tape for kind in g._replayed.kinds.values() for kept in kind.tapes]
+    assert [len(tapes), sum(bool(tape.kept) for tape in tapes), g.stats().records] == [6, kernels.NEWEST, 6]
+    small = tg.jit(tg.value_and_grad(f), kernel="never")
+    for _ in range(3):
+        small(np.ones(3))
+    (kind,) = small._replayed.kinds.values()
+    assert kind.recent.site is not None and not kind.recent.large
+
+
 def test_memory_is_taken_anew_by_what_has_views_and_is_written_to():
     def f(x):
         y = np.sin(x)
