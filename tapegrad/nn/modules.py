@@ -18,7 +18,7 @@ import numpy as np
 from ..array import creation
 from ..array.tensor import Parameter, Tensor
 from ..array.typing import TensorLike
-from ..common.errors import StructureError
+from ..common.errors import StructureError, noted
 from ..common.observers import RemovableHandle
 from ..tape.modes import no_grad
 from . import functional
@@ -333,8 +333,10 @@ class Of(Module):
     name: str
 
     def __init__(self, *options: Any, **named: Any) -> None:
-        parameters = inspect.signature(getattr(functional, self.name)).parameters.values()
-        self.options = {**dict(zip([p.name for p in parameters if p.default is not p.empty], options)), **named}
+        signature = inspect.signature(getattr(functional, self.name))
+        taken = [p for p in signature.parameters.values() if p.default is not p.empty or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        with noted(f"{type(self).__name__}() takes {', '.join(map(str, taken)) or 'no options'}"):
+            self.options = signature.replace(parameters=taken).bind(*options, **named).arguments
 
     def forward(self, *inputs: Any) -> Any:
         return getattr(functional, self.name)(*inputs, **self.options)

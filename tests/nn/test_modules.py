@@ -1,7 +1,9 @@
 """Layers, schedules, clipping and files: programs line for line as in PyTorch, and what each does by itself."""
 
 import io
+import re
 import types
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -204,8 +206,28 @@ def test_layers_that_are_functions(name, layer):
 
 def test_options_by_position():
     x = np.array([[-1.0, 2.0]])
-    for name, options in (("LeakyReLU", (0.3,)), ("Softmax", (1,)), ("ELU", (0.7,)), ("Hardtanh", (-0.5, 0.5)), ("Flatten", (0,))):
+    for name, options in (("LeakyReLU", (0.3,)), ("Softmax", (1,)), ("ELU", (0.7,)), ("Hardtanh", (-0.5, 0.5)), ("Flatten", (0,)), ("Identity", (2,))):
         same(plain(getattr(tg.nn, name)(*options)(tg.tensor(x))), plain(getattr(torch.nn, name)(*options)(torch.tensor(x))))
+
+
+def test_options_that_a_layer_does_not_have():
+    for make, taken in (
+        (lambda: tg.nn.Softplus(2.0), "Softplus.. takes no options"), (lambda: tg.nn.Softplus(beta=2.0), "no options"), (lambda: tg.nn.ELU(1.0, True), "takes alpha=1.0"),
+        (lambda: tg.nn.HuberLoss("sum", 0.5, 1), "reduction='mean', delta=1.0"),
+    ):  # fmt: skip
+        with pytest.raises(TypeError) as raised:
+            make()
+        assert re.search(taken, raised.value.__notes__[0])
+
+
+def test_the_mean_over_no_rows():
+    for name, target in (("cross_entropy", np.zeros(0, int)), ("mse_loss", np.zeros((0, 3))), ("binary_cross_entropy_with_logits", np.zeros((0, 3)))):
+        x = tg.Parameter(np.zeros((0, 3)))
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            loss = getattr(tg.nn.functional, name)(x, target)
+        loss.backward()
+        assert np.isnan(plain(loss)) and x.grad.shape == (0, 3)
 
 
 class Tied(tg.nn.Module):
@@ -267,6 +289,17 @@ def test_dropout_is_not_recorded():
         first = g(np.ones(50))
     assert (first != g(np.ones(50))).any() and set(first) == {0.0, 2.0}
     assert plain(tg.nn.functional.dropout(tg.tensor(1.0), 0.5)) in (0.0, 2.0)
+
+
+def test_dropout_of_data_is_not_recorded():
+    data = np.ones(50)
+    for g in (
+        tg.jit(tg.grad(lambda w: np.sum(tg.nn.functional.dropout(data, 0.5) * w))),
+        tg.jit(tg.grad(lambda w: tg.scan(lambda c, _: (c + w * tg.nn.functional.dropout(data, 0.5), 0.0), np.zeros(50), np.zeros(3))[0].sum())),
+    ):
+        with pytest.warns(tg.PathWarning, match="other numbers at every call"):
+            slopes = [float(g(1.0)) for _ in range(6)]
+        assert len({*slopes}) > 1
 
 
 def test_first_weights_are_in_the_range_of_pytorch():
