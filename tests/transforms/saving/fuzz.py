@@ -113,7 +113,7 @@ def assigning(x):
     y[np.argsort(x)] = x * np.arange(6.0)
     y[x > 0.4] = x[x > 0.4] ** 3
     y[np.argmin(x)] = x[1] * x[2]
-    return np.sum(y**2 * x)
+    return np.sum(y**2 * x) + np.sum(x[np.argsort(x)[[1, 3]]] ** 3)
 
 
 FUNCTIONS = [branches, order, matrices, writing, assigning, scores, reductions, decompositions, loops]
