@@ -1,5 +1,6 @@
 """Layers, schedules, clipping and files: programs line for line as in PyTorch, and what each does by itself."""
 
+import contextlib
 import io
 import re
 import types
@@ -254,6 +255,52 @@ def test_what_is_in_a_module():
     )
     with pytest.raises(TypeError, match="def forward"):
         tg.nn.Module()(1.0)
+
+
+def test_what_is_no_layer_is_refused_and_not_left_out():
+    first, last = tg.nn.Linear(2, 3), tg.nn.Linear(3, 1)
+    for make, message in (
+        (lambda: tg.nn.Sequential(first, tg.tanh, last), "layer 1 is of type"), (lambda: tg.nn.Sequential([first, last]), "layer 0 is of type list"),
+        (lambda: tg.nn.ModuleList([first, None]), "layer 1 is of type NoneType"), (lambda: tg.nn.Sequential({"a": first, "b": 2.0}), "layer b is of type float"),
+    ):  # fmt: skip
+        with pytest.raises(StructureError, match=message):
+            make()
+    model = tg.nn.Sequential({"in": first, "bend": tg.nn.Tanh(), "out": last})
+    x = np.ones((4, 2))
+    assert list(model.state_dict()) == ["in.weight", "in.bias", "out.weight", "out.bias"]
+    assert (model(x) == last(tg.tanh(first(x)))).all() and (model[:2](x) == tg.tanh(first(x))).all()
+    assert type(model[1:]) is tg.nn.Sequential and list(tg.nn.ModuleList([first, last])[::-1]) == [last, first]
+
+
+def test_a_buffer_that_is_taken_away_is_in_no_state():
+    layer = tg.nn.Linear(2, 1)
+    layer.register_buffer("count", tg.tensor(0.0))
+    del layer.count
+    assert list(layer.state_dict()) == ["weight", "bias"]
+
+
+class Running(tg.nn.Module):
+    def __init__(self):
+        self.register_buffer("mean", tg.zeros(3))
+        self.weight = tg.nn.Parameter(2.0)
+
+    def forward(self, x):
+        with tg.no_grad():
+            self.mean.copy_(0.9 * self.mean + 0.1 * x.mean(0))
+        return ((x - self.mean) * self.weight).sum()
+
+
+def test_a_running_mean_runs_once_at_each_call_of_jit():
+    recorded, plainly = Running(), Running()
+    g = tg.jit(lambda x: recorded(x))
+    for k in range(4):
+        x = np.full((4, 3), 1.0 + k)
+        with pytest.warns(tg.PathWarning, match="run at every call") if not k else contextlib.nullcontext():
+            value = g(x)
+        value.backward()
+        expected = plainly(tg.tensor(x))
+        expected.backward()
+        assert value.item() == expected.item() and (recorded.mean == plainly.mean).all() and recorded.weight.grad == plainly.weight.grad
 
 
 def test_a_state_that_does_not_fit_changes_nothing():

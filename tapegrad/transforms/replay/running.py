@@ -367,6 +367,14 @@ class Running:
             if thread_state().enabled:
                 walk.refuse_captured(self.function)
             return Outcome([normalise(np.array(p.value)) for p in walk.outputs], walk.structure, backward(walk))
+        if not self.argnums and self.derived is None:
+            # It is the function itself, run once: what it reads of a tape outside is on that tape.
+            with clarified:
+                results, structure = flatten(self.function(*args, **kwargs))
+            if any(map(tracked, results)):
+                return Outcome(results, structure, None)
+            plain.checked(results, structure, self.function, thread_state().store, self.has_aux, False, True)
+            return Outcome(_own(results), structure, None)
         enabled = thread_state().enabled
         with Tape() as tape, enable_grad(), clarified:
             results, structure = flatten(self.function(*args, **kwargs))
@@ -374,8 +382,7 @@ class Running:
         refuse_outer(tape.store)
         if enabled:
             refuse_captured(tape.store, (), self.function)
-        values = [r._v if isinstance(r, Tensor) else r for r in results]
-        return Outcome([v.copy() if isinstance(v, np.ndarray) else v for v in values], structure, None)
+        return Outcome(_own(results), structure, None)
 
     # -- giving up ---------------------------------------------------------------
     def cause(self, kind, key, leaves):
@@ -440,3 +447,9 @@ class Running:
             if not self.silent:
                 warnings.warn(text, PathWarning, stacklevel=outside())
             self.forget()
+
+
+def _own(results):
+    """Results as values that are the caller's own."""
+    values = [r._v if isinstance(r, Tensor) else r for r in results]
+    return [v.copy() if isinstance(v, np.ndarray) else v for v in values]
