@@ -38,7 +38,7 @@ CALLS = {
     "topk": [((V, 2), {}), ((M, 3), {"dim": 1}), ((M, 1, 0, False), {}), ((B, 2), {"largest": False})],
     "mm": [((M, N), {})], "bmm": [((B, C), {})], "mv": [((M, V), {})], "ger": [((V, W), {})], "addmm": [((RNG.normal(size=(3, 2)), M, N), {}), ((W[:2], M, N), {"beta": 0.5, "alpha": 2})],
     "baddbmm": [((RNG.normal(size=(2, 3, 5)), B, C), {"alpha": 2}), ((np.ones((2, 3, 5)), B, C), {"beta": 3})], "tensordot": [((B, C, ([0, 2], [0, 1])), {}), ((M, N), {"dims": 1})],
-    "cross": [((S, D), {"dim": -1}), ((S, D), {"dim": 0})], "det": [((S,), {})], "logdet": [((D,), {})], "inverse": [((D,), {})], "cholesky": [((D,), {})], "dist": [((M, T), {}), ((M, T, 1), {})],
+    "cross": [((S, D), {"dim": -1}), ((S, D), {"dim": 0})], "det": [((S,), {})], "logdet": [((D,), {}), ((1e-5 * np.eye(80),), {}), ((np.stack([D, 2.0 * D]),), {})], "inverse": [((D,), {})], "cholesky": [((D,), {})], "dist": [((M, T), {}), ((M, T, 1), {})],
     "norm": [((M,), {}), ((M, 1), {}), ((M, 3, 1), {}), ((M,), {"p": 1, "dim": 0}), ((B, 3, (0, 2), True), {}), ((M, np.inf), {}), ((M, "fro", -1), {"keepdim": True}), ((V, 0), {}), ((M, -1, 1), {})],
     "cpu": [((M,), {})], "type_as": [((M, T), {})], "nelement": [((B,), {})], "ndimension": [((B,), {})], "numel": [((B,), {})], "dim": [((B,), {})], "is_floating_point": [((B,), {})],
     "new_zeros": [((M, 2, 3), {}), ((M, (2,)), {})], "new_ones": [((M, 2, 3), {})], "new_full": [((M, (2, 2), 5.0), {})], "bool": [((M * MASK,), {})],
