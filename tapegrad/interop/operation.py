@@ -47,7 +47,7 @@ class Operation:
         return [np.array(leaf) if not isinstance(leaf, np.ndarray) or not leaf.flags.writeable else leaf for leaf in leaves], structure
 
     def pulled(self, inputs: tuple[int, ...], results: int) -> Operation:
-        """The VJP, as an operation of the arguments and the adjoints of its `results` that are floats, so many: the adjoints of the arguments at the positions `inputs`."""
+        """The VJP, as an operation of the arguments and the adjoints of its `results` floats: the adjoints of the arguments at the positions `inputs`."""
         return self._moved(("pulled", inputs, results), inputs, results, "VJP", lambda f, at, adjoints: vjp(f, *at)[1](adjoints))
 
     def pushed(self, inputs: tuple[int, ...]) -> Operation:
