@@ -303,6 +303,21 @@ def test_a_running_mean_runs_once_at_each_call_of_jit():
         assert value.item() == expected.item() and (recorded.mean == plainly.mean).all() and recorded.weight.grad == plainly.weight.grad
 
 
+def test_a_counter_beside_a_parameter_counts_calls_of_jit():
+    count, weight = tg.tensor(0.0), tg.nn.Parameter(2.0)
+
+    def f(x):
+        with tg.no_grad():
+            count.add_(1.0)
+        return (x * count * weight).sum()
+
+    g = tg.jit(f)
+    g(np.ones(3))
+    for _ in range(3):
+        before = count.item()
+        assert g(np.ones(3)).item() == 6.0 * (before + 1.0) and count.item() == before + 1.0
+
+
 def test_a_state_that_does_not_fit_changes_nothing():
     model = tg.nn.Sequential(tg.nn.Linear(2, 3), tg.nn.ReLU())
     before = {name: value.clone() for name, value in model.state_dict().items()}

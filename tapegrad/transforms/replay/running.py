@@ -14,7 +14,7 @@ import warnings
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
@@ -259,6 +259,8 @@ class Running:
         self.derived = function if hasattr(type(function), "derived_tape") else None
         #: Of the last calls up to the last that had to be recorded, why they had to be, "" if not; and how many were answered by then.
         self.causes, self._before, self.changed = [], self.stats.replays, ""
+        #: A tensor outside that a recording has used and that required a gradient then, and what is said of it.
+        self.captured = (lambda: None), ""
         #: While nothing more is recorded: how many calls were run since then because no tape answers them; else None.
         self.unanswered = None
 
@@ -311,6 +313,7 @@ class Running:
         captured = trace.captured_leaves()
         if captured:
             kind.captures = captured_message(captured[0], self.function)
+            self.captured = ref(captured[0]), kind.captures
             if enabled:
                 raise NestingError(kind.captures)
         middle = time.perf_counter()
