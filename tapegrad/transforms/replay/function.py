@@ -183,7 +183,7 @@ class Replayed(Running):
             return self.run(args, kwargs, backward)
         check_given(self.argnums, args)
         inputs, key, leaves = sort_arguments(args, kwargs, self.argnums)
-        leaf = self.captured[0]()
+        leaf = self.captured and self.captured[0]()
         if leaf is not None and leaf._r and thread_state().enabled:
             # Before it is run: what is found out by a recording has run the function once already.
             raise NestingError(self.captured[1])

@@ -259,8 +259,8 @@ class Running:
         self.derived = function if hasattr(type(function), "derived_tape") else None
         #: Of the last calls up to the last that had to be recorded, why they had to be, "" if not; and how many were answered by then.
         self.causes, self._before, self.changed = [], self.stats.replays, ""
-        #: A tensor outside that a recording has used and that required a gradient then, and what is said of it.
-        self.captured = (lambda: None), ""
+        #: A tensor outside that a recording has used and that required a gradient then, and what is said of it; None if there is none.
+        self.captured = None
         #: While nothing more is recorded: how many calls were run since then because no tape answers them; else None.
         self.unanswered = None
 
