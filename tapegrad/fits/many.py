@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..array import trees
 from ..array.typing import Pytree
 from ..common.errors import OptimizationError
 from ..common.printing import Printed, table
@@ -149,7 +150,7 @@ def fit_many(
     *data
         Passed to `function` without the first axis, one entry per fit, as `in_axes` says.
     observed, sigma : array or container of arrays, optional
-        The measured values and their standard deviations, with one entry per fit along the first axis; `sigma` may be a number.
+        The measured values and their standard deviations, with one entry per fit along the first axis; `sigma` may be a number, or one for each fit.
         An infinite `sigma` leaves its observation out, of `dof` too (SciPy's ``curve_fit`` counts it).
     absolute_sigma : bool
         Whether `sigma` is in the units of the data; by default the size of the errors is estimated from the residuals.
@@ -230,10 +231,11 @@ def multistart(function: Callable[..., Any], starts: Pytree, *data: Any, observe
     (2.5, True)
     """
     count = next((len(leaf) for leaf in flatten(starts)[0] if np.ndim(leaf)), 1)
-    leaves, structure = flatten(observed)
-    repeated = None if observed is None else unflatten(structure, [np.broadcast_to(leaf, (count, *np.shape(leaf))) for leaf in leaves])
+    repeated = [
+        None if one is None else trees.map(lambda leaf: np.broadcast_to(leaf, (count, *np.shape(leaf))), one) for one in (observed, sigma)
+    ]
     covariance = options.pop("covariance", None)
-    many = fit_many(function, starts, *data, observed=repeated, sigma=sigma, in_axes=None, **options)
+    many = fit_many(function, starts, *data, observed=repeated[0], sigma=repeated[1], in_axes=None, **options)
     lowest = np.lexsort((many.cost, ~many.success))[0]
     best = fit(function, many[lowest]["params"], *data, observed=observed, sigma=sigma, covariance=covariance, **options)
     best.starts = many
@@ -325,11 +327,15 @@ def _joined(parts):
 def _weights(sigma, seen):
     """The standard deviations of what was `seen`, and their axis: one for each fit, or for all alike where they are numbers."""
     parts = [np.asarray(leaf, np.float64) for leaf in flatten(sigma)[0]]
+    if len(parts) == 1 and parts[0].ndim < 2:
+        # A number, of all fits or of each, is that of all that was seen.
+        parts *= len(seen)
     alike = not any(part.ndim for part in parts)
     try:
-        rows = _joined([np.broadcast_to(part, leaf[:1].shape if alike else leaf.shape) for part, leaf in zip(parts, seen, strict=True)])
+        columns = [part.reshape(part.shape + (1,) * (leaf.ndim - part.ndim)) for part, leaf in zip(parts, seen, strict=True)]
+        rows = _joined([np.broadcast_to(part, leaf[:1].shape if alike else leaf.shape) for part, leaf in zip(columns, seen)])
     except ValueError:
-        raise OptimizationError("sigma does not fit observed; give a number, or the same containers and shapes") from None
+        raise OptimizationError("sigma does not fit observed; give a number, or an entry for each fit along the first axis, in the same containers") from None
     for k, _ in np.argwhere(~(rows > 0.0))[:1]:
         raise OptimizationError(f"sigma of fit {k} has a number that is not above 0; np.inf leaves an observation out")
     return (rows[0], None) if alike else (rows, 0)

@@ -81,14 +81,18 @@ def propagate(g: Callable[..., Any], x: Pytree, covariance: Any = None, order: i
         return _alike(values.mean(axis=0)), _alike(np.atleast_2d(spread) if values.ndim > 1 else spread)
     value = np.asarray(function(x), np.float64)
     rows = np.reshape(np.asarray(jacobian(function)(x)), (value.size, len(x)))
-    uses = np.any(rows != 0.0, axis=0)
+    curves = np.zeros((0, len(x), len(x)))
+    if order == 2:
+        curves = np.stack([np.reshape(hessian(lambda u, k=k: np.reshape(function(u), (-1,))[k])(x), (len(x), len(x))) for k in range(value.size)])
+    # Where its slope is zero, `g` may still be curved.
+    uses = np.any(rows != 0.0, axis=0) | np.any(curves != 0.0, axis=(0, 1))
     known = np.isfinite(covariance).all(axis=0) | ~uses
     if not known.all():
         raise OptimizationError(f"the covariance of {layout.name_of(int(np.argmin(known))).removeprefix('start')} is not finite, and g depends on it")
     covariance = np.where(np.outer(uses, uses), covariance, 0.0)
     spread = rows @ covariance @ rows.T
     if order == 2:
-        curved = np.stack([np.reshape(hessian(lambda u, k=k: np.reshape(function(u), (-1,))[k])(x), (len(x), len(x))) @ covariance for k in range(value.size)])
+        curved = curves @ covariance
         value = value + 0.5 * np.trace(curved, axis1=1, axis2=2).reshape(value.shape)
         spread = spread + 0.5 * np.einsum("iab,jba->ij", curved, curved)
     return _alike(value), _alike(spread if value.ndim else spread.reshape(()))

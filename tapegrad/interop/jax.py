@@ -21,7 +21,7 @@ import numpy as np
 from ..common.errors import GradientError, ShapeError, require
 from ..common.tree import flatten, unflatten
 from ..common.uninterrupted import imported
-from .operation import Operation, checked, library, name_of, of_leaves
+from .operation import Operation, checked, is_float, library, name_of, of_leaves
 
 
 def to_jax(f: Callable[..., Any], result_shape_dtypes: Any = None) -> Callable[..., Any]:
@@ -147,7 +147,7 @@ class _Shaped(Operation):
         return self._by(lambda arguments: [arguments[k] for k in inputs], super().pulled(inputs, results))
 
     def pushed(self, inputs):
-        return self._by(lambda arguments: self.described(arguments[: len(arguments) - len(inputs)])[0], super().pushed(inputs))
+        return self._by(lambda arguments: [*filter(is_float, self.described(arguments[: len(arguments) - len(inputs)])[0])], super().pushed(inputs))
 
     def mapped(self, axes):
         def rule(arguments):
@@ -189,7 +189,8 @@ def _primitives(jax):
         inputs = tuple(k for k, t in enumerate(tangents) if moves(t))
         if not inputs:
             return results, [ad.Zero(jax.typeof(r).to_tangent_aval()) for r in results]
-        return results, push.bind(*primals, *[tangents[k] for k in inputs], operation=operation, inputs=inputs)
+        pushed = iter(push.bind(*primals, *[tangents[k] for k in inputs], operation=operation, inputs=inputs))
+        return results, [next(pushed) if is_float(r) else ad.Zero(jax.typeof(r).to_tangent_aval()) for r in results]
 
     def to_front(x, axis):
         return x if axis is None else jax.numpy.moveaxis(x, axis, 0)

@@ -47,11 +47,11 @@ class Operation:
         return [np.array(leaf) if not isinstance(leaf, np.ndarray) or not leaf.flags.writeable else leaf for leaf in leaves], structure
 
     def pulled(self, inputs: tuple[int, ...], results: int) -> Operation:
-        """The VJP, as an operation of the arguments and the adjoints of all `results`: the adjoints of the arguments at the positions `inputs`."""
+        """The VJP, as an operation of the arguments and the adjoints of its `results` floats: the adjoints of the arguments at the positions `inputs`."""
         return self._moved(("pulled", inputs, results), inputs, results, "VJP", lambda f, at, adjoints: vjp(f, *at)[1](adjoints))
 
     def pushed(self, inputs: tuple[int, ...]) -> Operation:
-        """The JVP, as an operation of the arguments and the tangents of those at the positions `inputs`: the tangents of all results."""
+        """The JVP, as an operation of the arguments and the tangents of those at the positions `inputs`: the tangents of the results that are floats."""
         return self._moved(("pushed", inputs), inputs, len(inputs), "JVP", lambda f, at, tangents: linearize(f, *at)[1](*tangents))
 
     def mapped(self, axes: tuple[int | None, ...]) -> Operation:
@@ -69,7 +69,8 @@ class Operation:
             arguments, seeds = given[: len(given) - count], given[len(given) - count :]
 
             def of_inputs(*values):
-                return tuple(flatten(self.function(*(dict(enumerate(arguments)) | dict(zip(inputs, values))).values()))[0])
+                results = flatten(self.function(*(dict(enumerate(arguments)) | dict(zip(inputs, values))).values()))[0]
+                return tuple([r for r in results if is_float(r)])
 
             return derivative(of_inputs, [arguments[k] for k in inputs], seeds)
 
@@ -81,6 +82,11 @@ class Operation:
 
     def __repr__(self):
         return f"<{self.name}>"
+
+
+def is_float(result: Any) -> bool:
+    """Whether a result is a float: integers and booleans have no derivative."""
+    return bool((result.dtype if hasattr(result, "dtype") else np.asarray(result).dtype).kind == "f")
 
 
 def of_leaves(f: Callable[..., Any], structure: Any, unflatten: Callable[..., Any], name: str, kind: type = Operation) -> Any:

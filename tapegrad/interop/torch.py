@@ -109,6 +109,8 @@ def _call(torch):
             ctx.places = [k for k, a in enumerate(arguments) if isinstance(a, torch.Tensor)]
             ctx.save_for_backward(*tensors)
             ctx.save_for_forward(*tensors)
+            ctx.count, ctx.floats = len(results), [k for k, r in enumerate(results) if r.is_floating_point()]
+            ctx.mark_non_differentiable(*(r for r in results if not r.is_floating_point()))
 
         @staticmethod
         def given(ctx):
@@ -118,14 +120,17 @@ def _call(torch):
         @staticmethod
         def backward(ctx, *adjoints):
             inputs = tuple(k for k in range(len(ctx.arguments)) if ctx.needs_input_grad[2 + k])
-            found = TorchCall.apply(ctx.operation.pulled(inputs, len(adjoints)), _Container(), *TorchCall.given(ctx), *adjoints)
+            adjoints = [adjoints[k] for k in ctx.floats]
+            found = TorchCall.apply(ctx.operation.pulled(inputs, len(adjoints)), _Container(), *TorchCall.given(ctx), *adjoints) if adjoints else ()
             answers = dict(zip(inputs, found))
             return None, None, *[answers.get(k) for k in range(len(ctx.arguments))]
 
         @staticmethod
         def jvp(ctx, _, __, *tangents):
             inputs = tuple(k for k, tangent in enumerate(tangents) if tangent is not None)
-            return TorchCall.apply(ctx.operation.pushed(inputs), _Container(), *TorchCall.given(ctx), *[tangents[k] for k in inputs])
+            found = TorchCall.apply(ctx.operation.pushed(inputs), _Container(), *TorchCall.given(ctx), *[tangents[k] for k in inputs])
+            answers = dict(zip(ctx.floats, found))
+            return tuple(answers.get(k) for k in range(ctx.count))
 
         @staticmethod
         def vmap(info, axes, operation, container, *arguments):

@@ -190,7 +190,7 @@ class Steps(Planner):
         sym = self.ordered(sym)
         out = self.temporary(shape, sym.char)
         if index.size:
-            self.step(P.GATHER, sym.atom.reg, self._index(index), out.reg, index.size, P.SIZES[sym.char])
+            self.step(P.GATHER, sym.atom.reg, self._index(index), out.reg, index.size, ITEMSIZE[sym.char])
         return self.sym(out)
 
     def write_at(self, source, index, target, add):

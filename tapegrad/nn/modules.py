@@ -18,7 +18,7 @@ import numpy as np
 from ..array import creation
 from ..array.tensor import Parameter, Tensor
 from ..array.typing import TensorLike
-from ..common.errors import StructureError
+from ..common.errors import StructureError, noted
 from ..common.observers import RemovableHandle
 from ..tape.modes import no_grad
 from . import functional
@@ -106,7 +106,7 @@ class Module:
         for name, module in self.named_modules(prefix):
             for kind in kinds:
                 names = vars(module) if kind is Parameter else vars(module).get("_buffers", ())
-                yield from ((f"{name}.{key}".lstrip("."), t) for key in names if isinstance(t := vars(module)[key], kind))
+                yield from ((f"{name}.{key}".lstrip("."), t) for key in names if isinstance(t := vars(module).get(key), kind))
 
     def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
         """Dotted names and parameters, each parameter once, where it comes first."""
@@ -290,14 +290,25 @@ class ModuleList(Module):
 
     def append(self, module: Module) -> Self:
         """Add a layer at the end."""
-        setattr(self, str(len(self)), module)
+        return self._add(str(len(self)), module)
+
+    def _add(self, name, module):
+        if not isinstance(module, Module):
+            raise StructureError(
+                f"layer {name} is of type {type(module).__name__}, which is no Module; give layers, as tg.nn.Tanh(), or a class of your own with `forward`"
+            )
+        setattr(self, name, module)
         return self
 
     def __len__(self) -> int:
         return len([*self.children()])
 
-    def __getitem__(self, k: int) -> Module:
-        return [*self.children()][k]
+    def __getitem__(self, k: Any) -> Any:
+        found = [*self.children()][k]
+        return self._of(found) if isinstance(k, slice) else found
+
+    def _of(self, modules):
+        return type(self)(modules)
 
     def __iter__(self) -> Iterator[Module]:
         return self.children()
@@ -309,6 +320,7 @@ class Sequential(ModuleList):
     Parameters
     ----------
     *modules : Module
+        Or a dict of them by name.
 
     Examples
     --------
@@ -318,8 +330,13 @@ class Sequential(ModuleList):
     (5, 1)
     """
 
-    def __init__(self, *modules: Module) -> None:
-        super().__init__(modules)
+    def __init__(self, *modules: Module | dict[str, Module]) -> None:
+        named = modules[0] if len(modules) == 1 and isinstance(modules[0], dict) else {str(k): module for k, module in enumerate(modules)}
+        for name, module in named.items():
+            self._add(name, module)
+
+    def _of(self, modules):
+        return type(self)(*modules)
 
     def forward(self, x: Any) -> Any:
         for module in self:
@@ -333,8 +350,10 @@ class Of(Module):
     name: str
 
     def __init__(self, *options: Any, **named: Any) -> None:
-        parameters = inspect.signature(getattr(functional, self.name)).parameters.values()
-        self.options = {**dict(zip([p.name for p in parameters if p.default is not p.empty], options)), **named}
+        signature = inspect.signature(getattr(functional, self.name))
+        taken = [p for p in signature.parameters.values() if p.default is not p.empty or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        with noted(f"{type(self).__name__}() takes {', '.join(map(str, taken)) or 'no options'}"):
+            self.options = signature.replace(parameters=taken).bind(*options, **named).arguments
 
     def forward(self, *inputs: Any) -> Any:
         return getattr(functional, self.name)(*inputs, **self.options)

@@ -9,6 +9,7 @@ from ..array.functions import lift
 from ..array.record import trace_of
 from ..array.typing import Extremes
 from ..common.errors import GradientError, OptionError, ShapeError
+from ..tape.store import thread_state
 
 
 def with_axes(x, ndim):
@@ -87,11 +88,20 @@ def floored(x, least):
     return x + (F.clip(x, least) - x).detach()
 
 
+def of_rows(x, input):
+    """`x`, which has the shape of `input`, or a number for each of its rows."""
+    x = lift(x)
+    return F.expand_dims(x, -1) if x.ndim and tuple(x.shape) == tuple(input.shape[:-1]) else x
+
+
 def kept(x, p):
     """Each element with probability ``1 - p``, else 0; scaled so that the mean stays."""
     if not 0.0 <= p <= 1.0:
         raise OptionError(f"p={p!r} must be from 0 to 1")
-    if (trace := trace_of((x,))) is not None:
+    recordings = [tape.store.trace for tape in thread_state().tapes]
+    # (Without an argument of its own in `x` a recording keeps the mask all the same; one that is used once may.)
+    trace = trace_of((x,)) or next((trace for trace in reversed(recordings) if trace is not None and not trace.once), None)
+    if trace is not None:
         # Recorded, it would be one mask for ever: the function is run plainly.
         trace.cannot = "dropout draws other numbers at every call"
         raise GradientError(f"{trace.cannot}, which a recording does not; call the function without tg.jit")

@@ -336,7 +336,7 @@ def _exponentials(x, index):
 
 def _cross_entropy_vjp(g, x, index, z, reduction="mean"):
     if reduction == "mean":
-        g = g * (1.0 / index.size)
+        g = g * inverse(index.size)
     e = _exponentials(x, index)
     share = g if reduction != "none" else g.reshape((index.size, 1))
     probability = e * (share / e.sum(axis=-1, keepdims=True))

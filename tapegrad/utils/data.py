@@ -93,12 +93,12 @@ def random_split(dataset: Any, lengths: Sequence[float], generator: np.random.Ge
         The lengths do not add up.
     """
     total = len(dataset)
-    if abs(sum(lengths) - 1.0) < 1e-9 and any(length != int(length) for length in lengths):
+    if abs(sum(lengths) - 1.0) < 1e-9:
         ends = np.rint(np.cumsum(lengths) * total).astype(int)
     else:
         ends = np.cumsum([int(length) for length in lengths])
-    if not len(ends) or ends[-1] != total:
-        raise OptionError(f"lengths={list(lengths)!r} do not add up to the {total} samples; give numbers that do, or fractions of 1")
+    if not len(ends) or ends[-1] != total or min(lengths) < 0:
+        raise OptionError(f"lengths={list(lengths)!r} do not add up to the {total} samples; give numbers from 0 on that do, or fractions of 1")
     order = np.random.default_rng(generator).permutation(total)
     return [Subset(dataset, part) for part in np.split(order, ends[:-1])]
 
@@ -167,7 +167,8 @@ class DataLoader:
         return self.generator.permutation(len(self.dataset)) if self.shuffle else np.arange(len(self.dataset))
 
     def __len__(self) -> int:
-        count = len(self.dataset) if self.sampler is None else len(self._order())
+        # (To ask a sampler for its numbers might use them up, or draw others for the next epoch.)
+        count = len(self.dataset if self.sampler is None else self.sampler)
         return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
 
     def __iter__(self) -> Iterator[Any]:

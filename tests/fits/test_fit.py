@@ -232,6 +232,10 @@ def test_uncertainty_is_carried_on():
     # Exact for a product of normal numbers.
     value, variance = tg.propagate(lambda p: p[0] * p[1], [3.0, 2.0], covariance, order=2)
     assert np.isclose(value, 6.01) and np.isclose(variance, 4 * 0.04 + 9 * 0.09 + 2 * 6 * 0.01 + 0.04 * 0.09 + 0.01**2)
+    # Where the slope is zero, the curvature is what counts.
+    value, variance = tg.propagate(lambda p: p[0] ** 2 + p[0] * p[1], [0.0, 0.0], covariance, order=2)
+    drawn = tg.propagate(lambda p: p[0] ** 2 + p[0] * p[1], [0.0, 0.0], covariance, samples=400_000, seed=1)
+    np.testing.assert_allclose((value, variance), drawn, rtol=0.02)
     value, spread = tg.propagate(lambda p: np.exp(p), [0.1, 0.2], 0.01 * covariance, samples=20000, seed=1)
     expected = np.exp([0.1, 0.2])
     np.testing.assert_allclose(value, expected, rtol=1e-3)

@@ -72,6 +72,25 @@ def test_fixed_and_tied_parameters_and_sigma():
     assert (fixed.params["floor"] == floors).all() and (fixed.stderr["floor"] == 0.0).all()
 
 
+def test_a_sigma_of_each_fit_is_its_own():
+    # As many fits as observations: it is the first axis that counts the fits.
+    sigma, x, options = np.array([1.0, 2.0, 3.0]), np.arange(3.0), {"in_axes": None, "absolute_sigma": True}
+    lines = tg.fit_many(lambda p, x: p[0] + p[1] * x, np.ones((3, 2)), x, observed=SEEN[:3, :3], sigma=sigma, **options)
+    np.testing.assert_allclose(lines.stderr, lines.stderr[0] * sigma[:, None])
+    both, seen = lambda p, x: {"line": p[0] + p[1] * x, "square": [p[0] * x**2]}, {"line": SEEN[:3, :3], "square": [SEEN[:3, 3:6]]}
+    for one in (0.5, sigma):
+        fits = tg.fit_many(both, np.ones((3, 2)), x, observed=seen, sigma=one, **options)
+        for k in range(3):
+            each = tg.fit(both, np.ones(2), x, observed=tg.tree.map(lambda leaf, k=k: leaf[k], seen), sigma=np.broadcast_to(one, 3)[k], absolute_sigma=True)
+            alike(fits, k, each)
+
+
+def test_sigma_of_one_data_set_from_many_starts():
+    sigma, line = np.array([1.0, 2.0, 3.0]), lambda p, x: p[0] + p[1] * x
+    best = tg.multistart(line, np.ones((3, 2)), np.arange(3.0), observed=SEEN[0, :3], sigma=sigma, absolute_sigma=True)
+    np.testing.assert_allclose(best.starts.stderr, np.broadcast_to(best.stderr, (3, 2)))
+
+
 def test_data_of_each_and_residuals_in_containers():
     shifts = np.linspace(0.0, 1.0, COUNT)[:, None] + TIMES
 

@@ -128,3 +128,15 @@ def test_arguments_that_do_not_fit_are_named():
     with pytest.raises(ValueError, match="matmul") as caught:
         f(A[:2], B)
     assert caught.value.__notes__ == ["f was called with argument 0 of shape (2,), argument 1 of shape (2, 3)"]
+
+
+def test_integers_beside_a_result_have_no_derivative():
+    f = to_jax(lambda x: (np.argmax(x), np.sum(x**3), x > 0.0))
+    (value, place), slope = jax.jit(jax.value_and_grad(lambda x: f(x)[1::-1], has_aux=True))(A)
+    assert place == 2 and np.isclose(value, np.sum(A**3))
+    close(slope, 3.0 * A**2)
+    close(jax.hessian(lambda x: f(x)[1])(A), np.diag(6.0 * A))
+    close(jax.vmap(jax.jacfwd(lambda x: f(x)[1]))(np.stack([A, 2.0 * A])), np.stack([3.0 * A**2, 12.0 * A**2]))
+    primals, tangents = jax.jvp(f, (A,), (np.ones(3),))
+    assert primals[2].tolist() == [True, False, True] and tangents[0].dtype == tangents[2].dtype == jax.dtypes.float0
+    close(tangents[1], np.sum(3.0 * A**2))

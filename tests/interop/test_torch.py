@@ -157,3 +157,16 @@ def test_arguments_that_do_not_fit_are_named():
     with pytest.raises(ValueError, match="matmul") as caught:
         f(A[:2], B)
     assert caught.value.__notes__ == ["ours was called with argument 0 of shape (2,), argument 1 of shape (2, 3)"]
+
+
+def test_integers_beside_a_result_have_no_derivative():
+    f = to_torch(lambda x: (np.argmax(x), np.sum(x**3), x > 0.0))
+    x = A.clone().requires_grad_()
+    place, value, positive = f(x)
+    assert place.item() == 2 and positive.tolist() == [True, False, True] and not place.requires_grad
+    (slope,) = torch.autograd.grad(value, x, create_graph=True)
+    slope.sum().backward()
+    torch.testing.assert_close(slope.detach(), 3.0 * A**2)
+    torch.testing.assert_close(x.grad, 6.0 * A)
+    torch.testing.assert_close(torch.func.vmap(torch.func.jacfwd(lambda x: f(x)[1]))(torch.stack([A, 2.0 * A])), torch.stack([3.0 * A**2, 12.0 * A**2]))
+    torch.testing.assert_close(torch.func.jvp(f, (A,), (torch.ones_like(A),))[1][1], torch.sum(3.0 * A**2))

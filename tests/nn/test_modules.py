@@ -1,7 +1,10 @@
 """Layers, schedules, clipping and files: programs line for line as in PyTorch, and what each does by itself."""
 
+import contextlib
 import io
+import re
 import types
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -204,8 +207,28 @@ def test_layers_that_are_functions(name, layer):
 
 def test_options_by_position():
     x = np.array([[-1.0, 2.0]])
-    for name, options in (("LeakyReLU", (0.3,)), ("Softmax", (1,)), ("ELU", (0.7,)), ("Hardtanh", (-0.5, 0.5)), ("Flatten", (0,))):
+    for name, options in (("LeakyReLU", (0.3,)), ("Softmax", (1,)), ("ELU", (0.7,)), ("Hardtanh", (-0.5, 0.5)), ("Flatten", (0,)), ("Identity", (2,))):
         same(plain(getattr(tg.nn, name)(*options)(tg.tensor(x))), plain(getattr(torch.nn, name)(*options)(torch.tensor(x))))
+
+
+def test_options_that_a_layer_does_not_have():
+    for make, taken in (
+        (lambda: tg.nn.Softplus(2.0), "Softplus.. takes no options"), (lambda: tg.nn.Softplus(beta=2.0), "no options"), (lambda: tg.nn.ELU(1.0, True), "takes alpha=1.0"),
+        (lambda: tg.nn.HuberLoss("sum", 0.5, 1), "reduction='mean', delta=1.0"),
+    ):  # fmt: skip
+        with pytest.raises(TypeError) as raised:
+            make()
+        assert re.search(taken, raised.value.__notes__[0])
+
+
+def test_the_mean_over_no_rows():
+    for name, target in (("cross_entropy", np.zeros(0, int)), ("mse_loss", np.zeros((0, 3))), ("binary_cross_entropy_with_logits", np.zeros((0, 3)))):
+        x = tg.Parameter(np.zeros((0, 3)))
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            loss = getattr(tg.nn.functional, name)(x, target)
+        loss.backward()
+        assert np.isnan(plain(loss)) and x.grad.shape == (0, 3)
 
 
 class Tied(tg.nn.Module):
@@ -232,6 +255,67 @@ def test_what_is_in_a_module():
     )
     with pytest.raises(TypeError, match="def forward"):
         tg.nn.Module()(1.0)
+
+
+def test_what_is_no_layer_is_refused_and_not_left_out():
+    first, last = tg.nn.Linear(2, 3), tg.nn.Linear(3, 1)
+    for make, message in (
+        (lambda: tg.nn.Sequential(first, tg.tanh, last), "layer 1 is of type"), (lambda: tg.nn.Sequential([first, last]), "layer 0 is of type list"),
+        (lambda: tg.nn.ModuleList([first, None]), "layer 1 is of type NoneType"), (lambda: tg.nn.Sequential({"a": first, "b": 2.0}), "layer b is of type float"),
+    ):  # fmt: skip
+        with pytest.raises(StructureError, match=message):
+            make()
+    model = tg.nn.Sequential({"in": first, "bend": tg.nn.Tanh(), "out": last})
+    x = np.ones((4, 2))
+    assert list(model.state_dict()) == ["in.weight", "in.bias", "out.weight", "out.bias"]
+    assert (model(x) == last(tg.tanh(first(x)))).all() and (model[:2](x) == tg.tanh(first(x))).all()
+    assert type(model[1:]) is tg.nn.Sequential and list(tg.nn.ModuleList([first, last])[::-1]) == [last, first]
+
+
+def test_a_buffer_that_is_taken_away_is_in_no_state():
+    layer = tg.nn.Linear(2, 1)
+    layer.register_buffer("count", tg.tensor(0.0))
+    del layer.count
+    assert list(layer.state_dict()) == ["weight", "bias"]
+
+
+class Running(tg.nn.Module):
+    def __init__(self):
+        self.register_buffer("mean", tg.zeros(3))
+        self.weight = tg.nn.Parameter(2.0)
+
+    def forward(self, x):
+        with tg.no_grad():
+            self.mean.copy_(0.9 * self.mean + 0.1 * x.mean(0))
+        return ((x - self.mean) * self.weight).sum()
+
+
+def test_a_running_mean_runs_once_at_each_call_of_jit():
+    recorded, plainly = Running(), Running()
+    g = tg.jit(lambda x: recorded(x))
+    for k in range(4):
+        x = np.full((4, 3), 1.0 + k)
+        with pytest.warns(tg.PathWarning, match="run at every call") if not k else contextlib.nullcontext():
+            value = g(x)
+        value.backward()
+        expected = plainly(tg.tensor(x))
+        expected.backward()
+        assert value.item() == expected.item() and (recorded.mean == plainly.mean).all() and recorded.weight.grad == plainly.weight.grad
+
+
+def test_a_counter_beside_a_parameter_counts_calls_of_jit():
+    count, weight = tg.tensor(0.0), tg.nn.Parameter(2.0)
+
+    def f(x):
+        with tg.no_grad():
+            count.add_(1.0)
+        return (x * count * weight).sum()
+
+    g = tg.jit(f)
+    g(np.ones(3))
+    for _ in range(3):
+        before = count.item()
+        assert g(np.ones(3)).item() == 6.0 * (before + 1.0) and count.item() == before + 1.0
 
 
 def test_a_state_that_does_not_fit_changes_nothing():
@@ -267,6 +351,17 @@ def test_dropout_is_not_recorded():
         first = g(np.ones(50))
     assert (first != g(np.ones(50))).any() and set(first) == {0.0, 2.0}
     assert plain(tg.nn.functional.dropout(tg.tensor(1.0), 0.5)) in (0.0, 2.0)
+
+
+def test_dropout_of_data_is_not_recorded():
+    data = np.ones(50)
+    for g in (
+        tg.jit(tg.grad(lambda w: np.sum(tg.nn.functional.dropout(data, 0.5) * w))),
+        tg.jit(tg.grad(lambda w: tg.scan(lambda c, _: (c + w * tg.nn.functional.dropout(data, 0.5), 0.0), np.zeros(50), np.zeros(3))[0].sum())),
+    ):
+        with pytest.warns(tg.PathWarning, match="other numbers at every call"):
+            slopes = [float(g(1.0)) for _ in range(6)]
+        assert len({*slopes}) > 1
 
 
 def test_first_weights_are_in_the_range_of_pytorch():

@@ -38,7 +38,7 @@ CALLS = {
     "topk": [((V, 2), {}), ((M, 3), {"dim": 1}), ((M, 1, 0, False), {}), ((B, 2), {"largest": False})],
     "mm": [((M, N), {})], "bmm": [((B, C), {})], "mv": [((M, V), {})], "ger": [((V, W), {})], "addmm": [((RNG.normal(size=(3, 2)), M, N), {}), ((W[:2], M, N), {"beta": 0.5, "alpha": 2})],
     "baddbmm": [((RNG.normal(size=(2, 3, 5)), B, C), {"alpha": 2}), ((np.ones((2, 3, 5)), B, C), {"beta": 3})], "tensordot": [((B, C, ([0, 2], [0, 1])), {}), ((M, N), {"dims": 1})],
-    "cross": [((S, D), {"dim": -1}), ((S, D), {"dim": 0})], "det": [((S,), {})], "logdet": [((D,), {})], "inverse": [((D,), {})], "cholesky": [((D,), {})], "dist": [((M, T), {}), ((M, T, 1), {})],
+    "cross": [((S, D), {"dim": -1}), ((S, D), {"dim": 0})], "det": [((S,), {})], "logdet": [((D,), {}), ((1e-5 * np.eye(80),), {}), ((np.stack([D, 2.0 * D]),), {})], "inverse": [((D,), {})], "cholesky": [((D,), {})], "dist": [((M, T), {}), ((M, T, 1), {})],
     "norm": [((M,), {}), ((M, 1), {}), ((M, 3, 1), {}), ((M,), {"p": 1, "dim": 0}), ((B, 3, (0, 2), True), {}), ((M, np.inf), {}), ((M, "fro", -1), {"keepdim": True}), ((V, 0), {}), ((M, -1, 1), {})],
     "cpu": [((M,), {})], "type_as": [((M, T), {})], "nelement": [((B,), {})], "ndimension": [((B,), {})], "numel": [((B,), {})], "dim": [((B,), {})], "is_floating_point": [((B,), {})],
     "new_zeros": [((M, 2, 3), {}), ((M, (2,)), {})], "new_ones": [((M, 2, 3), {})], "new_full": [((M, (2, 2), 5.0), {})], "bool": [((M * MASK,), {})],
@@ -143,13 +143,14 @@ PROBABLE = RNG.uniform(0.1, 0.9, size=(3, 4))
 FUNCTIONAL = {
     **{name: [((M * 2,), {})] for name in "elu selu celu gelu silu mish logsigmoid hardtanh relu6 softsign tanhshrink relu sigmoid tanh softplus leaky_relu".split() if name != "celu"},
     "softmin": [((M,), {"dim": 1})], "softmax": [((M,), {"dim": 0})], "log_softmax": [((M,), {"dim": -1})], "glu": [((M,), {}), ((N,), {"dim": 0})], "linear": [((M, T), {}), ((M, T, W), {}), ((B, T, W), {}), ((V, T, W), {})],
-    "layer_norm": [((M, (4,)), {}), ((B, (3, 4), T, M), {}), ((M, [4], V), {"eps": 1e-3})], "normalize": [((M,), {}), ((M,), {"dim": 0, "p": 1.0}), ((B,), {"dim": -1})], "cosine_similarity": [((M, T), {}), ((B, B[::-1].copy()), {"dim": 2})],
+    "layer_norm": [((M, (4,)), {}), ((B, (3, 4), T, M), {}), ((M, [4], V), {"eps": 1e-3})], "normalize": [((M,), {}), ((M,), {"dim": 0, "p": 1.0}), ((B,), {"dim": -1}), ((B,), {"dim": (0, 2)}), ((B,), {"dim": (1, 2), "p": 3.0})],
+    "cosine_similarity": [((M, T), {}), ((B, B[::-1].copy()), {"dim": 2}), ((B, M), {"dim": 1}), ((V, M), {"dim": -1})],
     "embedding": [((AT, RNG.normal(size=(5, 3))), {})], "one_hot": [((AT, 4), {}), ((CLASSES,), {})],
     "dropout": [((M, 0.5, False), {}), ((M,), {"p": 0.0})], "identity": [], "flatten": [],
     **{name: [((M, T), {}), ((M, T), {"reduction": "sum"}), ((M, T), {"reduction": "none"})] for name in ("l1_loss", "mse_loss", "smooth_l1_loss", "huber_loss")},
     "binary_cross_entropy": [((PROBABLE, PROBABLE[::-1].copy()), {}), ((PROBABLE, 1.0 * MASK), {"reduction": "sum"})], "nll_loss": [((M, CLASSES), {}), ((M, CLASSES), {"reduction": "none"})],
     "cross_entropy": [((M, CLASSES), {}), ((M, CLASSES), {"reduction": "sum"})], "binary_cross_entropy_with_logits": [((M, PROBABLE), {})], "kl_div": [((np.log(PROBABLE), PROBABLE[::-1].copy()), {"reduction": "sum"}), ((M, T), {"log_target": True, "reduction": "none"})],
-    "gaussian_nll_loss": [((M, T, P), {}), ((M, T, P), {"eps": float(np.median(P))}), ((M, T, P), {"reduction": "sum"})], "poisson_nll_loss": [((M, P), {}), ((P, P[::-1].copy()), {"log_input": False})],
+    "gaussian_nll_loss": [((M, T, P), {}), ((M, T, P), {"eps": float(np.median(P))}), ((M, T, P), {"reduction": "sum"}), ((S, D, W**2), {}), ((B, B[::-1].copy(), P[:2, :3]), {})], "poisson_nll_loss": [((M, P), {}), ((P, P[::-1].copy()), {"log_input": False})],
 }  # fmt: skip
 FUNCTIONAL["smooth_l1_loss"].append(((M, T), {"beta": 0.3}))
 FUNCTIONAL["huber_loss"].append(((M, T), {"delta": 0.3}))

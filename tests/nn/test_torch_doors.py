@@ -47,7 +47,7 @@ def test_samples_are_stacked_in_their_containers():
 def test_parts_and_files(tmp_path):
     parts = random_split(TensorDataset(X, Y), [0.7, 0.3], generator=1)
     assert [len(p) for p in parts] == [7, 3] and sorted(int(k) for p in parts for _, ks in DataLoader(p, 2) for k in ks) == list(range(10))
-    assert [len(p) for p in random_split(Squares(), [5, 2])] == [5, 2]
+    assert [len(p) for p in random_split(Squares(), [5, 2])] == [5, 2] and [len(p) for p in random_split(Y, [1.0])] == [10]
     np.save(tmp_path / "x.npy", X)
     kept = np.load(tmp_path / "x.npy", mmap_mode="r")
     data = TensorDataset(kept, Y)
@@ -56,12 +56,33 @@ def test_parts_and_files(tmp_path):
     assert [k for _, ks in DataLoader(data, 2, sampler=[4, 2, 0]) for k in ks] == [4, 2, 0]
 
 
+def test_the_length_of_a_loader_leaves_its_sampler_alone():
+    class Drawn:
+        def __init__(self):
+            self.rng = np.random.default_rng(0)
+
+        def __len__(self):
+            return 4
+
+        def __iter__(self):
+            return iter(self.rng.permutation(10)[:4].tolist())
+
+    one, other = (DataLoader(Y, 2, sampler=Drawn()) for _ in range(2))
+    assert len(one) == 2
+    np.testing.assert_array_equal([*one], [*other])
+    loader = DataLoader(Y, 2, sampler=iter([1, 2, 3]))
+    with pytest.raises(TypeError):
+        len(loader)
+    assert [ks.tolist() for ks in loader] == [[1, 2], [3]]
+
+
 def test_wrong_data():
     for call, error, said in [
         (lambda: DataLoader(iter([1.0]), 1), StructureError, "with a length and items, not list_iterator"), (lambda: DataLoader(X, 0), OptionError, "batch_size=0"),
         (lambda: DataLoader(X, 2, num_workers=4), OptionError, "num_workers=4: batches are made in this process; leave it out"),
         (lambda: DataLoader(X, 2, shuffle=True, sampler=[0]), OptionError, "give one"), (lambda: TensorDataset(X, Y[:3]), ShapeError, "of one length, not 10, 3"),
-        (lambda: random_split(Y, [3, 3]), OptionError, "do not add up to the 10 samples"), (lambda: list(DataLoader([np.ones(2), np.ones(3)], 2)), ShapeError, "different shapes"),
+        (lambda: random_split(Y, [3, 3]), OptionError, "do not add up to the 10 samples"), (lambda: random_split(Y, [12, -2]), OptionError, "from 0 on"),
+        (lambda: list(DataLoader([np.ones(2), np.ones(3)], 2)), ShapeError, "different shapes"),
         (lambda: list(DataLoader([(1.0,), [1.0]], 2)), StructureError, "containers of different forms"),
     ]:  # fmt: skip
         with pytest.raises(error, match=said.replace("(", r"\(")):

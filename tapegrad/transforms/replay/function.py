@@ -183,6 +183,10 @@ class Replayed(Running):
             return self.run(args, kwargs, backward)
         check_given(self.argnums, args)
         inputs, key, leaves = sort_arguments(args, kwargs, self.argnums)
+        leaf = self.captured and self.captured[0]()
+        if leaf is not None and leaf._r and thread_state().enabled:
+            # Before it is run: what is found out by a recording has run the function once already.
+            raise NestingError(self.captured[1])
         if self.environment is None or not self.environment.same():
             self._look_again()
         kind = self.kinds.get(key) or self._new_kind(key)

@@ -14,7 +14,7 @@ import warnings
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
@@ -259,6 +259,8 @@ class Running:
         self.derived = function if hasattr(type(function), "derived_tape") else None
         #: Of the last calls up to the last that had to be recorded, why they had to be, "" if not; and how many were answered by then.
         self.causes, self._before, self.changed = [], self.stats.replays, ""
+        #: A tensor outside that a recording has used and that required a gradient then, and what is said of it; None if there is none.
+        self.captured = None
         #: While nothing more is recorded: how many calls were run since then because no tape answers them; else None.
         self.unanswered = None
 
@@ -311,6 +313,7 @@ class Running:
         captured = trace.captured_leaves()
         if captured:
             kind.captures = captured_message(captured[0], self.function)
+            self.captured = ref(captured[0]), kind.captures
             if enabled:
                 raise NestingError(kind.captures)
         middle = time.perf_counter()
@@ -367,6 +370,14 @@ class Running:
             if thread_state().enabled:
                 walk.refuse_captured(self.function)
             return Outcome([normalise(np.array(p.value)) for p in walk.outputs], walk.structure, backward(walk))
+        if not self.argnums and self.derived is None:
+            # It is the function itself, run once: what it reads of a tape outside is on that tape.
+            with clarified:
+                results, structure = flatten(self.function(*args, **kwargs))
+            if any(map(tracked, results)):
+                return Outcome(results, structure, None)
+            plain.checked(results, structure, self.function, thread_state().store, self.has_aux, False, True)
+            return Outcome(_own(results), structure, None)
         enabled = thread_state().enabled
         with Tape() as tape, enable_grad(), clarified:
             results, structure = flatten(self.function(*args, **kwargs))
@@ -374,8 +385,7 @@ class Running:
         refuse_outer(tape.store)
         if enabled:
             refuse_captured(tape.store, (), self.function)
-        values = [r._v if isinstance(r, Tensor) else r for r in results]
-        return Outcome([v.copy() if isinstance(v, np.ndarray) else v for v in values], structure, None)
+        return Outcome(_own(results), structure, None)
 
     # -- giving up ---------------------------------------------------------------
     def cause(self, kind, key, leaves):
@@ -440,3 +450,9 @@ class Running:
             if not self.silent:
                 warnings.warn(text, PathWarning, stacklevel=outside())
             self.forget()
+
+
+def _own(results):
+    """Results as values that are the caller's own."""
+    values = [r._v if isinstance(r, Tensor) else r for r in results]
+    return [v.copy() if isinstance(v, np.ndarray) else v for v in values]

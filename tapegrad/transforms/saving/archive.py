@@ -257,9 +257,11 @@ class Checked:
     function : callable
     limit : int or None
         What it gives are positions, which must be in ``range(limit)``: that is looked at before they are used.
+    once : bool
+        Whether they must be all different, too, as something is assigned there.
     """
 
-    limit = None
+    limit, once = None, False
 
     @classmethod
     def of(cls, function):
@@ -269,13 +271,15 @@ class Checked:
     def __init__(self, function):
         self.function, self.__name__, self.__module__ = function, function.__name__, getattr(function, "__module__", "")
 
-    def keep_below(self, limit):
-        """Positions are in an array of this many elements, too."""
-        self.limit = limit if self.limit is None else min(limit, self.limit)
+    def keep_below(self, limit, once):
+        """Positions are in an array of this many elements, too, and each is there `once`."""
+        self.limit, self.once = limit if self.limit is None else min(limit, self.limit), self.once or once
 
     def __call__(self, *args, **kwargs):
         with _refusing(f"{self.__name__} of a loaded tape"):
             result = self.function(*args, **kwargs)
         if self.limit is not None and np.size(result) and not (np.min(result) >= 0 and np.max(result) < self.limit):
             raise TapeFileError(f"{self.__name__} of a loaded tape gives positions outside an array of {self.limit} elements")
+        if self.once and len(np.unique(result)) != np.size(result):
+            raise TapeFileError(f"{self.__name__} of a loaded tape gives a position twice, where something is assigned")
         return result

@@ -225,12 +225,11 @@ class Recorder:
             need(not positions.size or positions.min() >= 0 and positions.max() < limit, f"positions outside {limit} elements")
             need(not once or len(np.unique(positions)) == positions.size, "an element assigned to twice")
             return
-        need(not once, "an assignment at positions that are computed")
         item = self.item_of.get(index)
         while item is not None and item.entry.function is _RESHAPE:
             item = self.item_of.get(item.operands[0])
         need(item is not None and item.entry.kind == HOST and isinstance(item.entry.function.function, Checked), "positions of no known origin")
-        item.entry.function.function.keep_below(limit)
+        item.entry.function.function.keep_below(limit, once)
 
 
 class _SourceLine:

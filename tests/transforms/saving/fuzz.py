@@ -106,7 +106,17 @@ def loops(x):
     return np.sum(c) + np.sum(ys) + root
 
 
-FUNCTIONS = [branches, order, matrices, writing, scores, reductions, decompositions, loops]
+def assigning(x):
+    import tapegrad as tg
+
+    y = tg.zeros(6)
+    y[np.argsort(x)] = x * np.arange(6.0)
+    y[x > 0.4] = x[x > 0.4] ** 3
+    y[np.argmin(x)] = x[1] * x[2]
+    return np.sum(y**2 * x) + np.sum(x[np.argsort(x)[[1, 3]]] ** 3)
+
+
+FUNCTIONS = [branches, order, matrices, writing, assigning, scores, reductions, decompositions, loops]
 POINT = np.linspace(0.1, 0.9, 6)
 
 

@@ -249,10 +249,19 @@ def test_positions_that_are_computed_are_looked_at():
     taken = tg.jit(tg.grad(first))
     taken(X, target)
     function = next(i for i in first.items if getattr(i.entry.function, "__name__", "") == "at_classes").entry.function.function
-    function.keep_below(2)
+    function.keep_below(2, False)
     for _ in range(3):
         with pytest.raises(TapeFileError, match="gives positions outside an array of 2"):
             taken(X + 0.1, target)
+
+
+def test_what_is_assigned_to_has_no_position_twice():
+    first = from_bytes(to_bytes(tape_of(fuzz.assigning, X)))
+    sorting = next(i for i in first.items if getattr(i.entry.function, "__name__", "") == "argsort").entry.function.function
+    sorting.function = lambda x: np.zeros(x.shape, np.int64)
+    for way in (lambda t: t, tg.grad, lambda t: tg.jit(tg.grad(t))):
+        with pytest.raises(TapeFileError, match="gives a position twice, where something is assigned"):
+            way(first)(X)
 
 
 def test_no_gradient_of_an_array():
