@@ -183,12 +183,12 @@ class Replayed(Running):
             return self.run(args, kwargs, backward)
         check_given(self.argnums, args)
         inputs, key, leaves = sort_arguments(args, kwargs, self.argnums)
+        if self.environment is None or not self.environment.same():
+            self._look_again()
         leaf = self.captured and self.captured[0]()
         if leaf is not None and leaf._r and thread_state().enabled:
             # Before it is run: what is found out by a recording has run the function once already.
             raise NestingError(self.captured[1])
-        if self.environment is None or not self.environment.same():
-            self._look_again()
         kind = self.kinds.get(key) or self._new_kind(key)
         if kind.captures and thread_state().enabled:
             raise NestingError(kind.captures)
@@ -282,7 +282,7 @@ class Replayed(Running):
             name = None if before is None else before.difference(self.environment)
             if name is not None:
                 LOG.info("%s: %s has changed; recording again", placed_name(self.function), name)
-                self.kinds, self.recent, self.changed = {}, (), name
+                self.kinds, self.recent, self.changed, self.captured = {}, (), name, None
 
     def _look_at_own(self):
         """Note what the function, which ran just now, has changed of what it reads, and how often in a row it did so."""
