@@ -213,6 +213,7 @@ truncnorm = Continuous(
 def _log_binomial(n, k):
     return special.gammaln(n + 1.0) - (special.gammaln(k + 1.0) + special.gammaln(n - k + 1.0))
 
+
 poisson = Discrete(
     "poisson", "mu", valid=lambda mu: mu >= 0, density=lambda k, mu: special.xlogy(k, mu) - special.gammaln(k + 1.0) - mu,
     product=lambda k, mu: mu**k * np.exp(-mu - special.gammaln(k + 1.0)),
