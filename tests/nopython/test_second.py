@@ -33,7 +33,7 @@ def table(x):
 def matrices(x):
     a = np.outer(x[:2], x[:2]) + np.diag(x[2:4] + 3.0)
     low = np.linalg.cholesky(a)
-    return np.linalg.solve(low, x[4:6])[1] + np.linalg.det(a) * np.trace(np.linalg.inv(a) @ low)
+    return np.linalg.solve(low, x[4:6])[1] + np.linalg.det(a) * np.trace(np.linalg.inv(a.T) @ low)
 
 
 def a_constant_for_two(x):
