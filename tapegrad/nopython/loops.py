@@ -478,7 +478,7 @@ def _of_matrix(function, prepare, tangent):
             def matrix(a):
                 p = primals(a)
                 x = function(p)
-                found, out = prepare(p, x), np.empty(x.shape, token)
+                found, out = prepare(p, x), np.empty_like(x, token)
                 for lane in range(lanes):
                     _joined(token, out, x, tangent(x, found, tangents(a, lane)), lane)
                 return out

@@ -33,7 +33,7 @@ def table(x):
 def matrices(x):
     a = np.outer(x[:2], x[:2]) + np.diag(x[2:4] + 3.0)
     low = np.linalg.cholesky(a)
-    return np.linalg.solve(low, x[4:6])[1] + np.linalg.det(a) * np.trace(np.linalg.inv(a) @ low)
+    return np.linalg.solve(low, x[4:6])[1] + np.linalg.det(a) * np.trace(np.linalg.inv(a.T) @ low)
 
 
 def a_constant_for_two(x):
@@ -108,6 +108,7 @@ def test_products_of_several_arguments_and_at_kinks():
     assert np.allclose(da, 2.0 * np.sum(AT**3) + 12.0 * np.sum(AT**2 * ALONG), rtol=1e-14)
     assert np.allclose(dx, 12.0 * AT**2 + 24.0 * AT * ALONG, rtol=1e-14)
     assert tg.njit_hvp(lambda x: math.sqrt(x) if x > 0.0 else x * x)(0.0, 1.0) == 2.0
+    assert tg.njit_hvp(lambda x: 5.0 * abs(x) + tg.softplus(x))(0.0, 1.0) == 0.25
     assert tg.njit_hvp(lambda x: x * math.sqrt(x * x) if x != 0.0 else x * x * x)(-2.0, 1.0) == -2.0
     with pytest.raises(ZeroDivisionError):
         tg.njit_hvp(lambda x: 1.0 / x)(0.0, 1.0)

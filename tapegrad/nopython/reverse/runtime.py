@@ -20,7 +20,7 @@ from ...codegen.library import COMPOSED
 from ...codegen.numba_inside import INNER, call_of, cgutils, emit_call, emit_caught, emit_raise, populate_array, target_context
 from ...common.errors import OptionError, UnsupportedInNumbaError
 from ...rules.lang import Expr, written
-from ..scalars import FUNCTIONS, UFUNCS, absolute_product, plain, splat
+from ..scalars import ADDED, FUNCTIONS, UFUNCS, absolute_product, plain, splat
 from ..types import F64, I32, I64, DualType, build, common_dual, defined, parts
 
 I8P, I64P = ir.IntType(8).as_pointer(), I64.as_pointer()
@@ -418,7 +418,6 @@ def counted(a, n):
 # Where the forward sweep computes with dual numbers, so does the reverse one: the value of an adjoint is the adjoint, and its tangents are
 # products of the Hessian.
 _FORMS = {"pow": "(({}) ** ({}))", "abs": "abs({})", "select": "({1} if {0} else {2})"}
-_NAMED = {row: function for function, row in (UFUNCS | FUNCTIONS).items()} | {"isnan": np.isnan}
 
 
 @intrinsic
@@ -436,20 +435,25 @@ def times(typingctx, a, b):
     return dual(dual, dual), emit
 
 
+def _named():
+    """Functions of dual numbers by the operation of the rules' language that they are."""
+    return {row: function for function, row in (ADDED | UFUNCS | FUNCTIONS).items()} | {"isnan": np.isnan}
+
+
 def _expanded(expr):
-    """An expression with composed operations expanded."""
+    """An expression with composed operations expanded, but those that are rows: these have the derivatives of the row at kinks of the composition."""
     if expr.op in ("arg", "const"):
         return expr
     args = [_expanded(operand) for operand in expr.args]
-    return _expanded(COMPOSED[expr.op](*args)) if expr.op in COMPOSED else Expr(expr.op, tuple(args))
+    return _expanded(COMPOSED[expr.op](*args)) if expr.op in COMPOSED and expr.op not in _named() else Expr(expr.op, tuple(args))
 
 
 def _text(expr, leaves, scope):
     """An expression of the rules' language as text."""
 
     def spelled(op):
-        if op in _NAMED:
-            scope[op] = _NAMED[op]
+        if op in _named():
+            scope[op] = _named()[op]
         elif op not in _FORMS:
             raise UnsupportedInNumbaError(f"a second derivative needs {op}, which compiled code does not have for dual numbers; use tg.hvp.")
         return _FORMS.get(op)
@@ -460,7 +464,7 @@ def _text(expr, leaves, scope):
 def _of_duals(expr, leaves, names):
     """Text and names of `contribution` for dual numbers."""
     scope = {"inf": np.inf, "nan": np.nan, "times": times}
-    product = f"w * {_text(expr, leaves, scope)}" if plain(expr) else f"times(w, {_text(expr, leaves, scope)})"
+    product = f"w * ({_text(expr, leaves, scope)})" if plain(expr) else f"times(w, {_text(expr, leaves, scope)})"
     return f"def dual({', '.join(names)}):\n    return {'total + ' * ('total' in names)}{product}\n", scope
 
 
