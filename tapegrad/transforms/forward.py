@@ -24,7 +24,7 @@ import numpy as np
 from ..array.differentiable import Differentiable, clarified
 from ..array.dual import LEVELS_APART, Dual, as_float, as_primal, check_tangent, leave, made, running, zeros_of
 from ..array.objects import joined
-from ..array.operators import restore
+from ..array.operators import restore, unshared
 from ..array.record import nesting_error, normalise, tracked
 from ..array.recorded import Recorded
 from ..array.series import Calls, Series, series_of
@@ -57,7 +57,7 @@ class _Level:
     Attributes
     ----------
     cut : bool
-        Whether recording was switched off meanwhile, which a tape heeds and dual numbers do not: they answer in no other mode's sense.
+        Whether the function has switched recording off, which a tape heeds and dual numbers do not.
     """
 
     def __enter__(self):
@@ -151,14 +151,15 @@ def on_tape(values, tangents):
     return (taped() or any(isinstance(value, Tensor) for value in values)) and not any(part.__class__ is Dual for part in (*values, *tangents))
 
 
-def _moved(f, values, along, structure, what):
-    """Value and tangent of a function of arguments in a container of `structure`; `what` is the name of its result."""
+def _moved(f, values, along, structure, what, kept=()):
+    """Value and tangent of a function of arguments in a container of `structure`; `what` is the name of its result, `kept` is for a second run."""
     if not on_tape(values, along):
         with (entered := _Level()) as level:
             arguments = [made(value, tangent, None, level) for value, tangent in zip(values, along)]
             found, carried, of_result = _pass(f, unflatten(structure, arguments), level, None, what)
         if not entered.cut:
             return unflatten(of_result, found), unflatten(of_result, carried)
+        restore(kept)
 
     def on_copies(*primals):
         # As a dual number, an argument is the function's to write into.
@@ -262,7 +263,11 @@ def derivative(f: Between[Any, R]) -> Callable[..., R]:
                 "use tg.jacfwd or tg.jvp"
             )
         one = normalise(np.ones((), getattr(value, "dtype", np.float64)))
-        return _moved(lambda x: f(x, *args, **kwargs), [value], [one], flatten((value,))[1], f"the result of {function_name(f)}")[1]
+
+        def slope(args, kwargs, kept=()):
+            return _moved(lambda x: f(x, *args[1:], **kwargs), [value], [one], flatten((value,))[1], f"the result of {function_name(f)}", kept)[1]
+
+        return unshared(slope, (value, *args), kwargs, (0,))
 
     return recorded(df, f, derivative)
 

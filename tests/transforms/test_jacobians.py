@@ -124,6 +124,8 @@ def test_an_array_is_as_it_was_where_no_grad_has_a_function_run_twice():
     count = np.zeros(1)
     assert not tg.jacfwd(counted)(np.ones(3), count).any()
     assert count[0] == 1
+    assert tg.derivative(lambda x, count: x * counted(x, count))(0.0, count) == 2.0
+    assert count[0] == 2
 
 
 def test_is_computed_under_no_grad_too():

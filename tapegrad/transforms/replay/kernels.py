@@ -409,7 +409,7 @@ class CachedTape:
         at = workspace.run(inputs, backward is True)
         if at >= 0:
             seen = workspace.seen_at(at) if at < len(tape.guards) else None
-            tape.kept.give(workspace)
+            self._hold(workspace)
             return None, at, seen
         if workspace.nbytes > HELD:
             text = f"a call of {self.name} holds {workspace.nbytes / 1e9:.1f} GB of arrays. If it sums over rows of data, tg.sum_over or "
@@ -433,8 +433,10 @@ class CachedTape:
         self._promote(inputs, backward, outcome, workspace, stats)
         if workspace is not None and (callable(backward) or backward not in self.kernels.made):
             self._hold(workspace)
-        else:
+        elif self.large:
             self.large = False
+            with self._LOCK:
+                self._HOLDING.pop(self, None)
         return outcome, FINE, None
 
     def as_recorded(self, inputs, values, stats):

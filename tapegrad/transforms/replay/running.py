@@ -21,6 +21,7 @@ import numpy as np
 from ...array.differentiable import clarified
 from ...array.record import normalise, tracked
 from ...array.tensor import Tensor
+from ...autograd.backward import own_copy
 from ...autograd.recording import captured_message, refuse_captured, refuse_outer
 from ...autograd.tape import Tape
 from ...codegen.code import COUNTS
@@ -377,7 +378,7 @@ class Running:
             if any(map(tracked, results)):
                 return Outcome(results, structure, None)
             plain.checked(results, structure, self.function, thread_state().store, self.has_aux, False, True)
-            return Outcome(_own(results), structure, None)
+            return Outcome(list(map(_own, results)), structure, None)
         enabled = thread_state().enabled
         with Tape() as tape, enable_grad(), clarified:
             results, structure = flatten(self.function(*args, **kwargs))
@@ -385,7 +386,7 @@ class Running:
         refuse_outer(tape.store)
         if enabled:
             refuse_captured(tape.store, (), self.function)
-        return Outcome(_own(results), structure, None)
+        return Outcome(list(map(_own, results)), structure, None)
 
     # -- giving up ---------------------------------------------------------------
     def cause(self, kind, key, leaves):
@@ -452,7 +453,6 @@ class Running:
             self.forget()
 
 
-def _own(results):
-    """Results as values that are the caller's own."""
-    values = [r._v if isinstance(r, Tensor) else r for r in results]
-    return [v.copy() if isinstance(v, np.ndarray) else v for v in values]
+def _own(result):
+    """A result as a value that is the caller's own."""
+    return own_copy(result._v if isinstance(result, Tensor) else result)

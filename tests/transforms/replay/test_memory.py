@@ -67,6 +67,24 @@ def test_tapes_of_other_sizes_let_their_memory_go(monkeypatch):
     assert kind.recent.site is not None and not kind.recent.large
 
 
+def test_a_sweep_that_finds_out_that_the_path_is_another_one_takes_memory_that_counts(monkeypatch):
+    for name, value in (("ALL", 24 * N), ("LARGE", 8 * N), ("NEWEST", 1)):
+        monkeypatch.setattr(kernels, name, value)
+
+    def f(x):
+        if x[0] > 0.0:
+            return np.sum(np.sin(x) * x)
+        return np.sum(np.exp(x) * x) if x[1] > 0.0 else np.sum(np.cos(x) * x)
+
+    g = tg.jit(tg.value_and_grad(f), kernel="never")
+    ends = np.array([(1.0, 1.0), (-1.0, 1.0), (-1.0, -1.0)])
+    for k in np.random.default_rng(0).integers(0, 3, 30):
+        g(np.concatenate([ends[k], np.ones(N)]))
+        (kind,) = g._replayed.kinds.values()
+        held = sum(workspace.nbytes for kept in kind.tapes for workspace in kept.tape.kept)
+        assert held == sum(kernels.CachedTape._HOLDING.get(kept, 0) for kept in kind.tapes)
+
+
 def test_memory_is_taken_anew_by_what_has_views_and_is_written_to():
     def f(x):
         y = np.sin(x)
