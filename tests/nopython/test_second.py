@@ -110,6 +110,8 @@ def test_products_of_several_arguments_and_at_kinks():
     assert tg.njit_hvp(lambda x: math.sqrt(x) if x > 0.0 else x * x)(0.0, 1.0) == 2.0
     assert tg.njit_hvp(lambda x: 5.0 * abs(x) + tg.softplus(x))(0.0, 1.0) == 0.25
     assert tg.njit_hvp(lambda x: x * math.sqrt(x * x) if x != 0.0 else x * x * x)(-2.0, 1.0) == -2.0
+    at_limits = tg.njit_hvp(lambda x, low, high: np.sum(np.clip(x, low, high) ** 3))
+    assert at_limits(np.array([0.5, 1.0, 1.5, 2.0, 3.0]), 1.0, 2.0, np.ones(5)).tolist() == [0.0, 6.0, 9.0, 12.0, 0.0]
     with pytest.raises(ZeroDivisionError):
         tg.njit_hvp(lambda x: 1.0 / x)(0.0, 1.0)
     with pytest.raises(ValueError, match="shape"):

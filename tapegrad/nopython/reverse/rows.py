@@ -81,7 +81,8 @@ _UNARY = {"-": operator.neg, "+": operator.pos}
 #: Notation of operations in generated code; others are calls.
 _SYMBOLS = {
     operator.add: "{} + {}", operator.sub: "{} - {}", operator.mul: "{} * {}", operator.truediv: "{} / {}", operator.pow: "{} ** {}",
-    operator.neg: "-{}", operator.pos: "{}", np.where: "{1} if {0} else {2}", np.clip: "min(max({}, {}), {})",
+    operator.neg: "-{}", operator.pos: "{}", np.where: "{1} if {0} else {2}",
+    np.clip: "{2} if ({0} > {2}) | ({1} > {2}) else {1} if {0} < {1} else {0}",  # (min and max of dual numbers share at a tie)
 }  # fmt: skip
 #: Rows that cost less to compute again than to keep.
 CHEAP = {"add", "subtract", "multiply", "negative", "absolute", "maximum", "minimum", "clone", "power2", "where", "clip"}
