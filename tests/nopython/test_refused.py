@@ -103,6 +103,11 @@ def in_parts(x):
     return y[0] ** 2
 
 
+def in_halves(x):
+    a, b = np.split(x, 2)
+    return np.sum(a * b)
+
+
 @jitclass([("values", numba.float64[:])])
 class Box:
     def __init__(self):
@@ -134,7 +139,7 @@ def into_a_holder(x):
         (listed, "list"), (cut, "integers"), (full_of_integers, "integers"), (integers, "integers"), (different, "No derivative"),
         (parted, r"np\.partition\(x"), (repeated_unevenly, r"np\.repeat"), (shuffled, "Unsupported call"), (twice_at_a_place, "twice"),
         (appended, "Unsupported call"), (comprehended, "Unsupported call"), (extended, "Unsupported call"), (heaped, "Unsupported call"), (added_to_a_set, "Unsupported call"),
-        (in_a_list_of_arrays, "list"), (in_a_tuple_of_arrays, "UniTuple"), (in_parts, "Unsupported call"), (in_an_object, "an object"),
+        (in_a_list_of_arrays, "list"), (in_a_tuple_of_arrays, "UniTuple"), (in_parts, "Unsupported call"), (in_halves, "Unsupported call"), (in_an_object, "an object"),
         (chosen_or_none, "does not track"), (into_a_holder, "Unsupported call"),
     ],
 )  # fmt: skip

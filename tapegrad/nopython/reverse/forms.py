@@ -391,7 +391,7 @@ class Canonicalizer:
         e, tys, names = s.value, tuple(self.type(name)), None
         if isinstance(e, ir.Var):
             names = self.element(e.name)
-        elif is_expr(e, "cast") or is_expr(e, "exhaust_iter"):
+        elif (is_expr(e, "cast") or is_expr(e, "exhaust_iter")) and isinstance(self.type(e.value.name), types.BaseTuple):
             names = self.element(e.value.name)
         elif is_expr(e, "build_tuple"):
             names = [v.name for v in e.items]
