@@ -71,7 +71,7 @@ _VIEWS = ("reshape", "ravel", "transpose", "swapaxes", "expand_dims", "squeeze",
 _STORING = ("append", "insert", "extend", "fill")
 #: Attribute of functions that are compiled with this pass already.
 VARIANT = "_tapegrad_variant"
-_LIBRARIES = ("numba", "numpy", "math", "tapegrad.nopython")
+_LIBRARIES = ("numba", "numpy", "math", "scipy", "tapegrad.nopython")
 
 
 def _definition(func_ir, var):

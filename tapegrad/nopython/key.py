@@ -70,12 +70,12 @@ def _is_library(name):
     return name != "__main__" and (path is None or path.startswith(_STANDARD) and "site-packages" not in path)
 
 
-def _of_code(code):
+def codes_in(code):
     """A code object and those inside it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, python_types.CodeType):
-            yield from _of_code(constant)
+            yield from codes_in(constant)
 
 
 class _KeyWalk:
@@ -173,7 +173,7 @@ class _KeyWalk:
         return code.co_code, code.co_exceptiontable, *lines, *counts, *names, [*map(self.value, code.co_consts)]
 
     def function(self, function):
-        codes, scope = [*_of_code(function.__code__)], {**function.__builtins__, **function.__globals__}
+        codes, scope = [*codes_in(function.__code__)], {**function.__builtins__, **function.__globals__}
         # (Attributes may be named by strings: `getattr`.)
         names = sorted({name for code in codes for name in (*code.co_names, *(each for each in code.co_consts if isinstance(each, str)))})
         cells = [self._read(value, names, []) for value in contents_of_cells(function)]

@@ -274,6 +274,30 @@ def test_a_changed_global_reaches_helpers_that_were_compiled_before(kept_here, m
     assert counted(lambda: tg.njit_grad(module.f, mode=mode)(x).tolist()) == ([6.0], LOADED)
 
 
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_functions_of_the_users_modules_are_those_of_now(kept_here, mode):
+    tools = module_of("""
+        import math
+        C = 2.0
+        @numba.njit
+        def step(x): return math.sin(x) * C
+        @numba.njit
+        def power(x, n): return x if n == 0 else power(x, n - 1) * step(x)
+        def plain(x): return power(x, 1) + x
+    """)
+    outer = module_of("def f(x): return tools.step(x[0]) + np.sum(np.array([tools.plain(v) for v in x])) * tools.power(x[1], 1)", tools=tools)
+
+    def expected(x, step):
+        return step(x[0]) + np.sum(x * step(x) + x) * x[1] * step(x[1])
+
+    x, square = np.array([0.5, 1.5]), numba.njit(lambda x: x * x)
+    for change, function, factor in ({}, np.sin, 2.0), ({"C": 3.0}, np.sin, 3.0), ({"step": square}, np.square, 1.0):
+        vars(tools).update(change)
+        found, counts = counted(lambda: tg.njit_grad(outer.f, mode=mode)(x))
+        assert counts == COMPILED
+        assert np.allclose(found, tg.grad(lambda x: expected(x, lambda v: factor * function(v)))(x), rtol=1e-13)  # noqa: B023
+
+
 def test_code_with_a_function_that_was_compiled_earlier_is_not_kept(kept_here):
     module = module_of("""
         @numba.njit

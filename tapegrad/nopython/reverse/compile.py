@@ -10,7 +10,7 @@ from numba.extending import is_jitted
 
 from ...codegen.numba_inside import INNER, define_anew, ir, meaning, new_pass, type_anew
 from ..compile import compiled, compiler, is_users, references, renewed
-from ..key import content
+from ..key import codes_in, content
 from ..types import contains_dual, defined, primal_type
 from .emit import BOTH, SweepEmitter
 from .program import Program
@@ -20,15 +20,24 @@ _INLINED, _APART, _PAIRS, _BUSY = (weakref.WeakKeyDictionary() for _ in range(4)
 
 
 # ---- helpers ----------------------------------------------------------------------------------
-def _copied(function, exchange, suffix=""):
-    """A copy of a Python function in which the user's functions that it names are exchanged."""
+def _exchanged(function, exchange):
+    """Globals and cells of a Python function in which the user's functions that it names, also as parts of modules, are exchanged."""
+    names = {name for code in codes_in(function.__code__) for name in code.co_names}
 
-    def other(value):
-        return exchange(value) if is_users(value) else value
+    def other(value, inside=()):
+        if is_users(value):
+            return exchange(value)
+        if not isinstance(value, python_types.ModuleType) or value in inside:
+            return value
+        parts = {n: vars(value)[n] for n in names & vars(value).keys()}
+        changed = {n: new for n, part in parts.items() if (new := other(part, (*inside, value))) is not part}
+        if changed:
+            module, value = value, python_types.ModuleType(value.__name__)
+            vars(value).update(vars(module) | changed)
+        return value
 
-    names = {n: other(v) for n, v in function.__globals__.items() if n in function.__code__.co_names}
-    cells = tuple(python_types.CellType(other(c.cell_contents)) for c in function.__closure__ or ())
-    return renewed(function, suffix, {**function.__globals__, **names}, cells)
+    scope = {n: other(function.__globals__[n]) for n in names & function.__globals__.keys()}
+    return {**function.__globals__, **scope}, tuple(python_types.CellType(other(c.cell_contents)) for c in function.__closure__ or ())
 
 
 def _source(function):
@@ -44,7 +53,7 @@ def inlined(function):
     if key not in made:
         _BUSY[source] = True
         try:
-            made[key] = numba.njit(inline="always", **meaning(function))(_copied(source, inlined))
+            made[key] = numba.njit(inline="always", **meaning(function))(renewed(source, "", *_exchanged(source, inlined)))
             made[key].of_user = function
         finally:
             del _BUSY[source]
@@ -56,11 +65,9 @@ def apart(function):
     source = _source(function)
     made, key = _APART.setdefault(source, {}), content(function)
     if key not in made:
-        copy = _copied(source, lambda helper: helper, f"_apart_{uuid.uuid4().hex}")
+        copy = renewed(source, f"_apart_{uuid.uuid4().hex}", {**source.__globals__})
         made[key] = dispatcher = numba.njit(**meaning(function))(copy)
-        for name, value in copy.__globals__.items():
-            if name in copy.__code__.co_names and is_users(value):
-                copy.__globals__[name] = apart(value)
+        copy.__globals__.update(_exchanged(source, apart)[0])
         dispatcher.of_user = function
     return made[key]
 
