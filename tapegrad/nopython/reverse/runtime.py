@@ -435,30 +435,27 @@ def times(typingctx, a, b):
     return dual(dual, dual), emit
 
 
-def _named():
-    """Functions of dual numbers by the operation of the rules' language that they are."""
-    return {row: function for function, row in (ADDED | UFUNCS | FUNCTIONS).items()} | {"isnan": np.isnan}
-
-
-def _expanded(expr):
+def _expanded(expr, named):
     """An expression with composed operations expanded, but those that are rows: these have the derivatives of the row at kinks of the composition."""
     if expr.op in ("arg", "const"):
         return expr
-    args = [_expanded(operand) for operand in expr.args]
-    return _expanded(COMPOSED[expr.op](*args)) if expr.op in COMPOSED and expr.op not in _named() else Expr(expr.op, tuple(args))
+    args = [_expanded(operand, named) for operand in expr.args]
+    return _expanded(COMPOSED[expr.op](*args), named) if expr.op in COMPOSED and expr.op not in named else Expr(expr.op, tuple(args))
 
 
 def _text(expr, leaves, scope):
     """An expression of the rules' language as text."""
+    # Functions of dual numbers by the operation that they are.
+    named = {row: function for function, row in (ADDED | UFUNCS | FUNCTIONS).items()} | {"isnan": np.isnan}
 
     def spelled(op):
-        if op in _named():
-            scope[op] = _named()[op]
+        if op in named:
+            scope[op] = named[op]
         elif op not in _FORMS:
             raise UnsupportedInNumbaError(f"a second derivative needs {op}, which compiled code does not have for dual numbers; use tg.hvp.")
         return _FORMS.get(op)
 
-    return written(_expanded(expr), lambda operand: f"x{leaves.index(operand)}", spelled)
+    return written(_expanded(expr, named), lambda operand: f"x{leaves.index(operand)}", spelled)
 
 
 def _of_duals(expr, leaves, names):
