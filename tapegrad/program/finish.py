@@ -197,6 +197,10 @@ class FinishedTape:
 
     def __len__(self) -> int:
         """Number of instructions: everything that is computed (leaves and guards are not)."""
+        return self._count
+
+    @cached_property
+    def _count(self):
         leaves = len(self.elements) + sum(1 for s in self.leaves if s)
         guards = sum(1 for item in self.items if item.entry.kind == GUARD)
         others = int((self.records["op"] == CONTINUES).sum())
