@@ -33,6 +33,8 @@ WITH_PRODUCTS = {"newton-cg": "Newton-CG", "trust-ncg": "trust-ncg", "trust-kryl
 WITH_HESSIAN = {"dogleg": "dogleg", "trust-exact": "trust-exact", "trust-constr": "trust-constr"}
 WITHOUT = {"nelder-mead": "Nelder-Mead", "powell": "Powell", "cobyla": "COBYLA", "cobyqa": "COBYQA"}
 SCIPY = WITH_GRADIENT | WITH_PRODUCTS | WITH_HESSIAN | WITHOUT
+#: Those that shorten their step where the value is infinite; the others end there, some of them with success (L-BFGS-B, Powell).
+STEP_BACK = {*WITH_PRODUCTS, *WITH_HESSIAN, "cg", "bfgs", "slsqp", "nelder-mead"}
 #: Our compiled loops.
 LOOPS = ("lbfgs", "gradient_descent", "adam")
 BOUNDED = {"nelder-mead", "powell", "l-bfgs-b", "tnc", "slsqp", "trust-constr", "cobyla", "cobyqa", *LOOPS}
@@ -77,8 +79,9 @@ def minimize(
     progress : bool, optional
         Whether to show a live line on stderr; by default after a second, on terminals and in notebooks.
     nonfinite : {"raise", "pass"}
-        What to do with a value or gradient that is infinite or not a number: raise an error that names the operation, or pass it to the
-        method (some step back from infinity).
+        What to do with a value or gradient that is infinite or not a number.  By default CG, BFGS, SLSQP, Newton-CG, dogleg, Nelder-Mead and
+        the trust regions step back from such a point, as `lbfgs` does, and `message` names the operation if they do not succeed; at the start, and
+        in other methods, it is an error.  "pass" gives the method what the function gives.
     client : optional
         For a sum over data: what computes it, as in `tapegrad.distribute`.
 
@@ -172,6 +175,8 @@ class SciPyRun:
         self.name, self.nonfinite = name, nonfinite
         self.shown = Progress(progress, unit="evaluations")
         self._key, self._value = None, np.nan
+        #: Whether the numbers were finite at some point; what tells the fault at the first one where they were not.
+        self._begun, self.outside = False, None
         self._g = np.empty(self.layout.size)
         self._point = np.empty(self.layout.size)
         self.asked_gradient = name not in WITHOUT
@@ -187,9 +192,14 @@ class SciPyRun:
         self._value = self.objective.evaluate(self._point, self._g)
         # Not a number if one component is none.
         norm = max(float(self._g.max()), -float(self._g.min()))
+        finite = math.isfinite(self._value) and (math.isfinite(norm) or not self.asked_gradient)
+        if not finite and self.nonfinite == "raise":
+            if not self._begun or self.name not in STEP_BACK:
+                self.objective.refuse(self._point, self._value, self._g, '; method="lbfgs" steps back from such points' if self._begun else "")
+            self.outside = self.outside or partial(self.objective.fault, self._point.copy(), self._value, self._g.copy(), self.objective.counts["evaluations"])
+            self._value = math.inf
+        self._begun |= finite
         self.shown.note(self._value, norm)
-        if not (math.isfinite(self._value) and (math.isfinite(norm) or not self.asked_gradient)) and self.nonfinite == "raise":
-            self.objective.refuse(self._point, self._value, self._g)
         self._key = key
 
     def value(self, x):

@@ -171,13 +171,17 @@ class Objective:
     # -- numbers that are none -----------------------------------------------------------
     def refuse(self, x, value, g, hint=""):
         """Raise `NonFiniteError` that names the operation from which the value or gradient is not finite at `x`."""
+        raise NonFiniteError(f"{self.fault(x, value, g, self.counts['evaluations'])}{hint}")
+
+    def fault(self, x, value, g, evaluation):
+        """What is not finite at `x`, and from which operation."""
         if not np.isfinite(value):
             what = f"the value is {value}"
         else:
             k = int(np.flatnonzero(~np.isfinite(g))[0])
             what = f"the derivative by {self.layout.name_of(k).replace('x0', 'x', 1)} is {g[k]}"
         culprit = first_anomaly(self.function, (self.layout.container(x.copy()), *self.args)) or UNKNOWN
-        raise NonFiniteError(f"{what} at x = {self._point(x)} (evaluation {self.counts['evaluations']}): {culprit}{hint}")
+        return f"{what} at x = {self._point(x)} (evaluation {evaluation}): {culprit}"
 
     def _point(self, x):
         with np.printoptions(precision=6, threshold=8, edgeitems=3):

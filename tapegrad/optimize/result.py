@@ -173,6 +173,8 @@ def ended(run, solve, functions, counts=(), asked=None):
     try:
         solution = proved(begun, run.layout.vector, lambda x: all([one.stands(x) for one in recorded]))
         g = run.gradient(solution.x)
+        if run.outside and not solution.success:
+            solution.message = f"{solution.message}; a step was shortened because {run.outside()}"
     finally:
         run.shown.close()
     return finished(

@@ -179,6 +179,30 @@ def test_numbers_that_are_none():
     np.testing.assert_allclose(result.x, 1.0, atol=1e-3)
 
 
+def _likelihood(p, y):
+    return np.sum(np.log(p[1]) + 0.5 * ((y - p[0]) / p[1]) ** 2)
+
+
+@pytest.mark.parametrize("method", ["CG", "BFGS", "SLSQP", "Newton-CG", "trust-ncg", "trust-krylov", "trust-exact", "trust-constr", "Nelder-Mead"])
+def test_a_step_out_of_the_domain_is_shortened(method):
+    y = np.random.default_rng(0).normal(1.0, 0.5, 100)
+    missed = 0
+    for start in ([0.0, 0.2], [0.0, 3.0], [0.0, 5.0]):
+        result = tg.optimize.minimize(_likelihood, start, (y,), method=method)
+        assert result.success, result.message
+        np.testing.assert_allclose(result.x, [y.mean(), y.std()], rtol=1e-4)
+        missed += np.isinf(result.history[:, 0]).sum()
+    assert missed
+
+
+def test_a_step_out_of_the_domain_that_cannot_be_shortened_is_named():
+    with pytest.raises(NonFiniteError, match=r'the value is nan at x = .*log at .*test_minimize.py.*; method="lbfgs" steps back from such points'):
+        tg.optimize.minimize(_likelihood, [0.0, 3.0], (np.random.default_rng(0).normal(1.0, 0.5, 100),), method="L-BFGS-B")
+    result = tg.optimize.minimize(lambda x: np.sqrt(x[0]) + x[0], [0.1], method="BFGS")
+    assert not result.success and np.isfinite(result.fun)
+    assert "a step was shortened because the value is nan at x = [" in result.message and "sqrt at" in result.message
+
+
 def test_options_of_the_loops_have_scipys_names_too():
     assert tg.optimize.minimize(rosenbrock, START, method="lbfgs", options={"maxiter": 3}).nit == 3
     with pytest.raises(OptimizationError, match="adam has no option 'rate'; it has learning_rate, beta1"):
