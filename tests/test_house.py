@@ -148,3 +148,12 @@ def test_no_private_module_of_another_library_is_imported_or_reached():
         if isinstance(node, ast.Attribute) and node.attr.startswith("_") and reached.fullmatch(ast.unparse(node))
     ]
     assert not found
+
+
+def test_a_file_that_needs_another_library_says_so_itself():
+    """It is found by that word: `.ci/run` runs such files where everything is installed."""
+    needs = re.compile(r"^(?:\w+ = )?pytest\.importorskip\(\"(?!numpy)", re.MULTILINE)
+    texts = {path.relative_to(ROOT).with_suffix("").as_posix().replace("/", "."): path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py")}
+    others = {name for name, text in texts.items() if needs.search(text)}
+    assert "tests.nn.test_modules" in others
+    assert [name for name, text in texts.items() if name not in others and others & {*re.findall(r"^from (tests[\w.]*) import", text, re.MULTILINE)}] == []

@@ -165,10 +165,10 @@ class Module:
         """``train(False)``."""
         return self.train(False)
 
-    def zero_grad(self) -> None:
-        """Forget the gradients."""
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients (or fill them with zeros)."""
         for p in self.parameters():
-            p.grad = None
+            p.grad = None if set_to_none or p.grad is None else creation.zeros_like(p.grad)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Whether the parameters are learned."""
@@ -230,6 +230,8 @@ class LayerNorm(Module):
     eps : float
     elementwise_affine : bool
         Whether there are weights and biases.
+    bias : bool
+        Whether there are biases beside the weights.
 
     Examples
     --------
@@ -238,11 +240,11 @@ class LayerNorm(Module):
     tensor([[-1.0000,  1.0000]])
     """
 
-    def __init__(self, normalized_shape: int | tuple[int, ...], eps: float = 1e-5, elementwise_affine: bool = True) -> None:
-        self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    def __init__(self, normalized_shape: int | tuple[int, ...], eps: float = 1e-5, elementwise_affine: bool = True, bias: bool = True) -> None:
+        self.normalized_shape = (int(normalized_shape),) if np.ndim(normalized_shape) == 0 else tuple(normalized_shape)
         self.eps = eps
         self.weight = Parameter(creation.ones(self.normalized_shape)) if elementwise_affine else None
-        self.bias = Parameter(creation.zeros(self.normalized_shape)) if elementwise_affine else None
+        self.bias = Parameter(creation.zeros(self.normalized_shape)) if elementwise_affine and bias else None
 
     def forward(self, x: TensorLike) -> Tensor:
         return functional.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)

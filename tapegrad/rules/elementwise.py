@@ -218,9 +218,16 @@ elementwise(
 # ---- functions of statistics and learning ----------------------------------------
 
 
+def floats(x):
+    """An array of floats; integers, whose sign and differences may wrap around, and truth values, which have none, as float64."""
+    x = np.asarray(x)
+    return x if x.dtype.kind == "f" else x.astype(float)
+
+
 def _sigmoid_value(x):
+    x = floats(x)
     e = np.exp(-np.abs(x))
-    return np.where(np.asarray(x) >= 0, 1.0, e) / (1.0 + e)
+    return np.where(x >= 0, 1.0, e) / (1.0 + e)
 
 
 def _sigmoid_scalar(x):
@@ -229,6 +236,7 @@ def _sigmoid_scalar(x):
 
 
 def _softplus_value(x):
+    x = floats(x)
     return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
 
 

@@ -26,6 +26,7 @@ import numpy as np
 from ..common.errors import require
 from . import lang as L
 from . import shapes as S
+from .elementwise import floats
 from .shapes import added, axes_of
 from .table import elementwise, structural
 
@@ -192,7 +193,7 @@ weighted(
 
 
 def _logsumexp_value(x, axis=None, keepdims=False):
-    x = np.asarray(x)
+    x = floats(x)
     top = np.maximum.reduce(x, axis, keepdims=True, initial=-np.inf)
     shift = np.where(np.isfinite(top), top, 0.0)
     with np.errstate(divide="ignore"):
@@ -227,11 +228,13 @@ structural(
 
 
 def _softmax_value(x, axis=-1):
+    x = floats(x)
     e = np.exp(x - np.maximum.reduce(x, axis, keepdims=True))
     return e / np.add.reduce(e, axis, keepdims=True)
 
 
 def _log_softmax_value(x, axis=-1):
+    x = floats(x)
     shifted = x - np.maximum.reduce(x, axis, keepdims=True)
     return shifted - np.log(np.add.reduce(np.exp(shifted), axis, keepdims=True))
 
@@ -274,6 +277,7 @@ def _reduced(losses, reduction):
 
 
 def _bce_value(x, y, reduction="mean"):
+    x = floats(x)
     loss = np.maximum(x, 0) - x * y + np.log1p(np.exp(-np.abs(x)))
     return np.mean(loss) if reduction == "mean" else _reduced(loss, reduction)
 

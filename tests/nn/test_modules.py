@@ -13,7 +13,8 @@ import pytest
 import tapegrad as tg
 from tapegrad.errors import DtypeError, NonFiniteError, OptionError, ShapeError, StructureError, TapeFileError
 from tapegrad.nn import names
-from tests.nn.test_names import torch
+
+torch = pytest.importorskip("torch")
 
 SOURCE = Path(__file__).with_name("programs.py")
 
@@ -245,6 +246,8 @@ def test_what_is_in_a_module():
     assert [name for name, _ in model.named_modules()] == ["", "first", "second"] and len(list(model.children())) == 2
     assert model.eval().second.training is False and model.train().first.training is True
     (model.second(tg.ones(1, 2)).sum()).backward()
+    model.zero_grad(set_to_none=False)
+    assert [p.grad.tolist() for p in model.parameters()] == [[[0.0, 0.0], [0.0, 0.0]], [0.0, 0.0]]
     model.zero_grad()
     assert all(p.grad is None for p in model.parameters())
     assert not any(p.requires_grad for p in model.requires_grad_(False).parameters())
@@ -255,6 +258,17 @@ def test_what_is_in_a_module():
     )
     with pytest.raises(TypeError, match="def forward"):
         tg.nn.Module()(1.0)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int64, bool])
+@pytest.mark.parametrize("name", ["sigmoid", "softplus", "softmax", "log_softmax", "logsumexp"])
+def test_integers_and_truth_values_are_floats(name, dtype):
+    x = np.array([[0, 1, 127], [-128, 1, 3]]).astype(dtype)
+    f = getattr(tg, name, None) or getattr(tg.nn.functional, name)
+    expected = f(x.astype(float))
+    for found in (f(x), f(tg.tensor(x)), tg.jit(lambda w: f(x) * w)(1.0)):
+        assert np.asarray(plain(found)).dtype == np.float64
+        np.testing.assert_array_equal(plain(found), plain(expected))
 
 
 def test_what_is_no_layer_is_refused_and_not_left_out():
@@ -371,6 +385,7 @@ def test_first_weights_are_in_the_range_of_pytorch():
         assert p.dtype == np.float32 and abs(plain(p)).max() <= 0.1 and abs(plain(p)).max() > 0.08
     with pytest.raises(ShapeError, match="last axes"):
         tg.nn.LayerNorm(3)(tg.ones(2, 4))
+    assert [name for name, _ in tg.nn.LayerNorm(np.int64(3), bias=False).named_parameters()] == ["weight"]
 
 
 def test_files():

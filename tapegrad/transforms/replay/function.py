@@ -242,8 +242,10 @@ class Replayed(Running):
             first, cause = not self.stats.tapes, self.cause(kind, key, leaves)
             if not self.goes_on(cause, len(kind.tapes) >= LIMIT):
                 return self.run(*call, backward)
-            tape, values = self._recorded(kind, inputs, key, leaves, backward)
-            self._look_at_own()
+            try:
+                tape, values = self._recorded(kind, inputs, key, leaves, backward)
+            finally:
+                self._look_at_own()
             if tape is None:
                 return self.run(*call, backward)
             self.note(cause)
@@ -282,7 +284,10 @@ class Replayed(Running):
             name = None if before is None else before.difference(self.environment)
             if name is not None:
                 LOG.info("%s: %s has changed; recording again", placed_name(self.function), name)
-                self.kinds, self.recent, self.changed, self.captured = {}, (), name, None
+                self.kinds, self.recent, self.changed = {}, (), name
+                if name != self.own[0]:
+                    # (Where the function changes it itself, as a counter, it goes on using what it has captured.)
+                    self.captured = None
 
     def _look_at_own(self):
         """Note what the function, which ran just now, has changed of what it reads, and how often in a row it did so."""
