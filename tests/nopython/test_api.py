@@ -251,8 +251,8 @@ CALLS = [
 
 #: What is computed, by the mode that does it; all others are refused.
 COMPUTED = {
-    "reverse": ["np.sum(a, axis=0)", "np.sum(a, axis=-1)", "a.sum(axis=0)", "a.sum(axis=-1)", "a.sum(0)"],
-    "forward": ["np.cumsum(a, axis=1)", "np.cumsum(a, axis=0)", "np.outer(a, a, None)", "np.clip(a, 0.0, None)", "np.kron(a, a)"],
+    "reverse": ["np.sum(a, axis=0)", "np.sum(a, axis=-1)", "a.sum(axis=0)", "a.sum(axis=-1)", "a.sum(0)", "np.clip(a, 0.0, None)"],
+    "forward": ["np.cumsum(a, axis=1)", "np.cumsum(a, axis=0)", "np.outer(a, a, None)", "np.kron(a, a)"],
 }
 
 
