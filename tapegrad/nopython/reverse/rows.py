@@ -208,7 +208,7 @@ class _TreeAdjoint:
                 leaves = expr.leaves()
                 values = [self._value(node if leaf == "z" else children[leaf]) for leaf in leaves]
                 name = self._name("w")
-                self.lines.append(f"{name} = {self._constant(contribution(expr, leaves, False))}({', '.join([w, *values])})")
+                self.lines.append(f"{name} = {self._constant(contribution(expr, leaves, False, True))}({', '.join([w, *values])})")
                 self._adjoint(child, name)
 
     def _loops(self, given):
