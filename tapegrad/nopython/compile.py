@@ -342,6 +342,8 @@ _ADVICE = (
     (r"Function\(<class 'complex'>\)|complex(64|128)", "write complex arithmetic in real and imaginary parts"),
     (r"setitem\W+(readonly )?array\((float|int)|Cannot (cast|store) dual|asarray|cannot unify.*array\((float|int)",
      "the array cannot hold differentiated values; make it inside, as float64, with np.zeros or np.empty_like(x), or pass one of floats, not read-only"),
+    (r"Illegal IR, del found", "Numba has no `del` of a variable: leave it out"),
+    (r"getitem>\(Array\(.*, \.\.\.\)", "Numba has no x[...] alone: write x[:]"),
     (r"(?i)cannot unify|can't unify", "give the variable one type on all paths"),
     (r"<function (solve|inv|pinv|det|slogdet|eig|svd|qr|cholesky|lstsq|interp|matrix_power)",
      "write this step out in loops, or take its derivative outside of Numba, with tg.tensor"),

@@ -305,6 +305,12 @@ def test_the_error_comes_through_the_users_own_code():
         user(1.0)
 
 
+def deleted(x):
+    y = x * x
+    del y
+    return x[0]
+
+
 @pytest.mark.parametrize(
     "make, arguments, words",
     [
@@ -319,6 +325,10 @@ def test_the_error_comes_through_the_users_own_code():
         (lambda: tg.njit_grad(lambda *x: x[0]), (), "plain parameters"),
         (lambda: tg.njit_grad(np.sin), (), "Python function"),
         (lambda: tg.njit_grad(lambda x: x, lanes=3), (), "lanes"),
+        (lambda: tg.njit_grad(lambda x: x[0]), (np.ones(2, np.float16),), "compiles no float16, as one of its arguments, number 0"),
+        (lambda: tg.njit_hessian(lambda a, x: a * x[0]), (1.0, np.ones(2, ">f8")), "no type for one of its arguments, number 1; .*byte order"),
+        (lambda: tg.njit_grad(lambda x: np.sum(x[...])), (np.ones(2),), r"(?s)write x\[:\]"),
+        (lambda: tg.njit_grad(deleted), (np.ones(2),), "(?s)test_api.py.*leave it out"),
     ],
 )
 def test_wrong_use_is_named(make, arguments, words):

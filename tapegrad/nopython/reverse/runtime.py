@@ -470,7 +470,7 @@ _CONTRIBUTIONS = {}
 
 
 def contribution(expr, leaves, accumulates, absolute):
-    """Function ``w, leaves... -> w * partial``, or ``sum, w, leaves... -> sum + w * partial``; zero is absolute (`scalars`), with `absolute` beside NaN, too."""
+    """Function ``w, leaves... -> w * partial``, or ``sum, w, leaves... -> sum + w * partial``; zero is absolute (`scalars`); if `absolute`, beside NaN too."""
     absolute = absolute and not expr.is_const
     key = (expr.key(), accumulates, absolute)
     if key not in _CONTRIBUTIONS:
