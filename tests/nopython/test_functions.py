@@ -82,7 +82,7 @@ def by_keyword(x):
 
 def only_read(x):
     y = x * x
-    s = np.shape(x)[0] * y[0] + np.size(x) * y[1] + np.nanargmax(x) * y[2] + np.digitize(x, np.array([0.5, 1.0]), right=True)[1] * y[0] + np.sum(y[np.isfinite(x)])
+    s = np.shape(x)[0] * y[0] + np.size(x) * y[1] + np.digitize(x, np.array([0.5, 1.0]), right=True)[1] * y[0] + np.sum(y[np.isfinite(x)])
     s += np.sum(np.isclose(x, 0.7) * y) + np.sum(y[np.where(x > 0.5)] * x[1]) + np.sum(x[np.nonzero(x > 0.5)[0]] ** 3)
     for i in range(3):
         if np.isnan(x).any() or not np.isfinite(x[i]):
