@@ -65,7 +65,7 @@ PRIMITIVES = {
 }  # fmt: skip
 #: Adjoints inside of `@njit`, as text.
 ADJOINTS = set(
-    "astype cholesky column_stack concatenate copy det dot flatten full hstack inv log_abs_det max min norm outer ravel "
+    "astype cholesky column_stack concatenate copy det dot flatten full full_like hstack inv log_abs_det max min norm outer ravel "
     "sign_of_det solve stack sum vstack".split()
 )
 #: Tangents inside of `@njit`, lane by lane, with what they have in common.

@@ -329,8 +329,6 @@ def njit_hessian(f: Callable[..., Any], argnum: int = 0, *, lanes: int | None = 
 def by_numba(f, argnums, has_value, plainly):
     """Returned by `grad` and `value_and_grad` with ``via="numba"``; `plainly` is the same by recordings."""
     derivative = (njit_value_and_grad if has_value else njit_grad)(f, argnums)
-    with uninterrupted:
-        from numba import TypingError
 
     @functools.wraps(f)
     def gradient(*args, **kwargs):
@@ -343,10 +341,6 @@ def by_numba(f, argnums, has_value, plainly):
             if checking is not None:
                 plainly(*args, **kwargs)
             raise
-        except TypingError as error:  # (an argument that Numba has no type for)
-            raise UnsupportedInNumbaError(
-                f'{f.__name__} with via="numba": Numba has no type for one of its arguments; give it numbers, arrays and tuples of them'
-            ) from error
         if checking is not None:
             checking.again(answer, args, kwargs, lambda args, kwargs: plainly(*args, **kwargs), plainly.__wrapped__)
         return answer

@@ -20,7 +20,7 @@ from numba.extending import infer_getattr, lower_builtin, overload, register_jit
 from ..codegen.numba_inside import AbstractTemplate, AttributeTemplate, call_of
 from ..rules.table import BY_NAME
 from .scalars import IN_PLACE, OPERATORS, as_dual, extremum_of, primal
-from .types import DualType, Token, common_dual, compiled_only, contains_dual, dual_of_arrays, element, is_dual_array, is_real
+from .types import DualType, Token, common_dual, compiled_only, contains_dual, defined, dual_of_arrays, element, is_dual_array
 from .vectorized import of_dual_arrays
 
 # ---- constructors, which make float64 ------------------------------------------------------------
@@ -204,6 +204,26 @@ _place_of(np.argmax)
 _place_of(np.argmin)
 
 
+_value = compiled_only("value")
+overload(_value)(lambda x: (lambda x: primals(x)) if is_dual_array(x) else (lambda x: primal(x)) if isinstance(x, DualType) else lambda x: x)
+
+
+def _of_values(function, parameters):
+    """Let NumPy's `function` of these parameters be that of the values."""
+    names = [parameter.partition("=")[0] for parameter in parameters.split(", ")]
+    text = f"def known({parameters}):\n    return function({', '.join(f'value({name})' for name in names)})\n"
+    known = defined(text, "known", {"function": function, "value": _value})
+    text = f"def typed({parameters}):\n    return known if any(map(contains_dual, ({', '.join(names)},))) else None\n"
+    overload(function, target="cpu")(defined(text, "typed", {"known": known, "contains_dual": contains_dual}))
+
+
+for _function, _parameters in {
+    np.isnan: "x", np.isinf: "x", np.isfinite: "x", np.signbit: "x", np.nanargmax: "a", np.nanargmin: "a", np.digitize: "x, bins, right=False",
+    np.isclose: "a, b, rtol=1e-05, atol=1e-08, equal_nan=False",
+}.items():  # fmt: skip
+    _of_values(_function, _parameters)
+
+
 @both(np.argsort, "argsort")
 def _argsort(a, kind="quicksort"):
     if is_dual_array(a):
@@ -275,7 +295,7 @@ both(compiled_only("astype"), "astype")(lambda a, dtype: (lambda a, dtype: a.cop
 
 
 overload(abs, target="cpu")(lambda a: (lambda a: np.abs(a)) if is_dual_array(a) else None)
-overload(np.linalg.norm, target="cpu")(lambda a: (lambda a: math.sqrt(np.sum(a * a))) if is_dual_array(a) else None)
+overload(np.linalg.norm, target="cpu")(lambda x: (lambda x: math.sqrt(np.sum(x * x))) if is_dual_array(x) else None)
 
 
 # ---- products ---------------------------------------------------------------------------
@@ -357,7 +377,27 @@ for _function, _operator in IN_PLACE.items():
     _in_place(_function, BY_NAME[OPERATORS[_operator]].numpy[0])
 
 
-overload(np.clip, target="cpu")(lambda a, a_min, a_max: of_dual_arrays(np.clip, a=a, a_min=a_min, a_max=a_max))
-overload(np.where, target="cpu")(
-    lambda condition, x, y: of_dual_arrays(np.where, condition=condition, x=x, y=y) if is_real(element(condition)) else None
-)
+#: `np.where`, but of numbers a number: Numba's gives an array without dimensions.
+where = compiled_only("where")
+
+
+@overload(where)
+def _where(condition, x, y):
+    if any(isinstance(ty, types.Array) for ty in (condition, x, y)):
+        return lambda condition, x, y: np.where(condition, x, y)
+    return lambda condition, x, y: x if condition else y
+
+
+@overload(np.clip, target="cpu")
+def _clip(a, a_min, a_max):
+    present = [element(ty) for ty in (a, a_min, a_max) if not _absent(ty)]
+    if common_dual(*present) is None or len(present) < 2:
+        return None
+    if _absent(a_min):
+        return lambda a, a_min, a_max: np.clip(a, -np.inf, a_max)
+    if _absent(a_max):
+        return lambda a, a_min, a_max: np.clip(a, a_min, np.inf)
+    return of_dual_arrays(np.clip, a=a, a_min=a_min, a_max=a_max)
+
+
+overload(np.where, target="cpu")(lambda condition, x, y: of_dual_arrays(where, condition=condition, x=x, y=y))

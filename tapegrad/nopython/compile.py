@@ -51,7 +51,7 @@ from numba.extending import is_jitted
 from ..codegen.numba_inside import INNER, call_of, define_anew, ir, meaning, new_pass, raised_with, run_frontend
 from ..common.errors import UnsupportedInNumbaError
 from . import loops  # noqa: F401  (it registers operations)
-from .arrays import EMPTY, FRESH, array, promoted
+from .arrays import EMPTY, FRESH, array, promoted, where
 from .key import content
 from .request import CALLED_AS_IS, compiler
 from .reverse.rows import Refused, is_expr
@@ -202,7 +202,9 @@ def _edit(s, bound, promotion, func_ir, activity, variant, kept, lanes):
         function = resolve(func_ir, expr.func)
         if function is np.frombuffer and any(map(activity.has, expr.args)):
             raise NumbaError("np.frombuffer depends on the memory layout, which is another one with derivatives", loc)
-        if active and (among(function, FRESH) or is_elementwise(function) and not any(map(activity.has, expr.list_vars()))):
+        if function is np.where and len(expr.args) == 3:
+            s.value = ir.Expr.call(bound("where", ir.Global("where", where, loc), loc), expr.args, expr.kws, loc)
+        elif active and (among(function, FRESH) or is_elementwise(function) and not any(map(activity.has, expr.list_vars()))):
             if function is np.array:
                 # (Numba writes `np.array` of a list out, for dtypes that NumPy has.)
                 expr = ir.Expr.call(bound("array", ir.Global("array", array, loc), loc), expr.args, expr.kws, loc)
@@ -340,6 +342,8 @@ _ADVICE = (
     (r"Function\(<class 'complex'>\)|complex(64|128)", "write complex arithmetic in real and imaginary parts"),
     (r"setitem\W+(readonly )?array\((float|int)|Cannot (cast|store) dual|asarray|cannot unify.*array\((float|int)",
      "the array cannot hold differentiated values; make it inside, as float64, with np.zeros or np.empty_like(x), or pass one of floats, not read-only"),
+    (r"Illegal IR, del found", "Numba has no `del` of a variable: leave it out"),
+    (r"getitem>\(Array\(.*, \.\.\.\)", "Numba has no x[...] alone: write x[:]"),
     (r"(?i)cannot unify|can't unify", "give the variable one type on all paths"),
     (r"<function (solve|inv|pinv|det|slogdet|eig|svd|qr|cholesky|lstsq|interp|matrix_power)",
      "write this step out in loops, or take its derivative outside of Numba, with tg.tensor"),

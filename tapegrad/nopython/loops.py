@@ -130,6 +130,7 @@ loop(np.ptp, ...)(lambda a: np.max(a) - np.min(a))
 loop(np.average, ..., ...)(lambda a, weights: np.sum(a * weights) / np.sum(weights))
 loop(np.vdot, 1, 1)(lambda a, b: np.dot(a, b))
 loop(np.trapezoid, 1)(lambda y: 0.5 * np.sum(y[1:] + y[:-1]))
+loop(np.trapezoid, 1, None)(lambda y, dx: 0.5 * dx * np.sum(y[1:] + y[:-1]))
 loop(np.trapezoid, 1, 1)(lambda y, x: 0.5 * np.sum((y[1:] + y[:-1]) * (x[1:] - x[:-1])))
 
 
@@ -176,6 +177,16 @@ def _cumprod(a):
 loop(np.cumsum, ..., method=True)(lambda a: np.cumsum(a.ravel()))
 loop(np.cumprod, ..., method=True)(lambda a: np.cumprod(a.ravel()))
 loop(np.diff, 1)(lambda a: a[1:] - a[:-1])
+
+
+@loop(np.diff, 1, None)
+def _differences(a, n):
+    if n < 0:
+        raise ValueError("diff(): order must be non-negative")
+    out = a.copy()
+    for _ in range(n):
+        out = out[1:] - out[:-1]
+    return out
 
 
 # ---- products of vectors ------------------------------------------------------------------------

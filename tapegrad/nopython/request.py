@@ -140,6 +140,11 @@ class Request:
     @without_collection()
     def _answer(self, compile, args):
         """The compile result for arguments of these types."""
+        for k, ty in enumerate(args):
+            if ty == types.pyobject or getattr(ty, "dtype", ty) == types.float16:
+                what = "compiles no float16, as" if ty != types.pyobject else "has no type for"
+                advice = "give it numbers, arrays of float64 or float32 in the machine's byte order, and tuples of them"
+                self.refuse(f"Numba {what} one of its arguments, number {k}", advice)
         unliteral = tuple(map(types.unliteral, args))
         types_taken = str(unliteral[: len(args) - (self.kind == "vjp")])
         key, reached = digest(*self.meaning, args)

@@ -340,10 +340,7 @@ def _of_value(function):
             return lambda x: function(primal(x))
 
 
-for _function in (
-    math.floor, math.ceil, math.trunc, math.isnan, math.isinf, math.isfinite, bool, int, round,
-    np.isnan, np.isinf, np.isfinite, np.signbit,
-):  # fmt: skip
+for _function in (math.floor, math.ceil, math.trunc, math.isnan, math.isinf, math.isfinite, bool, int, round):
     _of_value(_function)
 
 
@@ -351,12 +348,6 @@ overload(float, target="cpu")(lambda x: (lambda x: x) if isinstance(x, DualType)
 
 
 # ---- choices ----------------------------------------------------------------------------
-@overload(np.where, target="cpu")
-def _where(condition, x, y):
-    if common_dual(x, y) is not None and is_real(condition):
-        return lambda condition, x, y: x if condition else y
-
-
 @overload(np.clip, target="cpu")
 def _clip(a, a_min, a_max):
     if common_dual(a, a_min, a_max) is not None:

@@ -72,6 +72,39 @@ def crossed(x):
     return np.vdot(np.cross(x, y), y) + np.sinc(x[0]) * np.trapezoid(y, x) + np.linalg.norm(x, 1) ** 2 + np.bincount(np.array([1, 0, 1]), weights=y)[1]
 
 
+def by_keyword(x):
+    y, top = x * x, np.array([1.0, 0.5, 2.0])
+    s = np.sum(np.clip(x, a_min=0.5, a_max=1.0) * y) + np.sum(np.clip(x, None, a_max=top) ** 2) + np.sum(np.clip(y, 0.5, None) ** 3)
+    s += np.sum(np.full(2, fill_value=x[0]) * y[1:]) + np.sum(np.full_like(x, fill_value=x[1]) * y) + np.linalg.norm(x=y) * np.trapezoid(y, dx=0.5)
+    s += np.sum(np.array([x[0], x[1]], dtype=np.float64) * y[:2]) + np.sum(np.asarray([x[2], 1.0]) * y[:2]) + np.sum(np.asarray((x[0], x[1])) * y[1:])
+    return s + np.sum(np.diff(y, n=2) ** 2) + np.sum(np.array([np.float32(1.1), np.float32(2.2)])) * x[0]
+
+
+def only_read(x):
+    y = x * x
+    s = np.shape(x)[0] * y[0] + np.size(x) * y[1] + np.digitize(x, np.array([0.5, 1.0]), right=True)[1] * y[0] + np.sum(y[np.isfinite(x)])
+    s += np.sum(np.isclose(x, 0.7) * y) + np.sum(y[np.where(x > 0.5)] * x[1]) + np.sum(x[np.nonzero(x > 0.5)[0]] ** 3)
+    for i in range(3):
+        if np.isnan(x).any() or not np.isfinite(x[i]):
+            s += 1.0
+        s += y[np.argmax(x - s)] * x[i,]
+    return s
+
+
+@numba.njit
+def larger(a, b):
+    return np.where(a > b, a, b)
+
+
+def between_numbers(x):
+    y = np.where(x[0] > 0.5, x[0] ** 2, 0.0)
+    y = -y * x[1]
+    for i in range(3):
+        z = np.where(x[i] > 0.5, np.where(x[i] > 1.0, x[i] ** 3, 2), 1.0)
+        y = y * x[i] + np.where(x[2] < 0.0, 1, 0) * x[0] + z * larger(x[1], x[i])
+    return np.where(y > 0.0, y, x[0])
+
+
 def summed(x):
     y = x * x
     s = np.trapezoid(y) * np.average(x, weights=y) + np.sum(np.sinc(x) * y)
@@ -81,7 +114,8 @@ def summed(x):
 
 
 @pytest.mark.parametrize(
-    "f", [written, crossed, *[pytest.param(f, marks=pytest.mark.long) for f in (passed_on, joined, moved, determinants, ranked, summed)]], ids=lambda f: f.__name__
+    "f", [written, crossed, by_keyword, only_read, between_numbers, *[pytest.param(f, marks=pytest.mark.long) for f in (passed_on, joined, moved, determinants, ranked, summed)]],
+    ids=lambda f: f.__name__,
 )
 def test_first_derivatives(f):
     expected = differences(f, AT)
@@ -93,7 +127,7 @@ def test_first_derivatives(f):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("f", [passed_on, written, joined, moved, determinants, crossed, ranked, summed], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("f", [passed_on, written, joined, moved, determinants, crossed, ranked, summed, by_keyword, only_read, between_numbers], ids=lambda f: f.__name__)
 def test_second_derivatives(f):
     found, gradient = tg.njit_hessian(f)(AT), tg.njit_grad(f, mode="reverse")
     assert np.allclose(found, [(gradient(AT + 1e-6 * e) - gradient(AT - 1e-6 * e)) / 2e-6 for e in np.eye(3)], rtol=2e-6, atol=2e-7)

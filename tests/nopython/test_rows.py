@@ -204,6 +204,23 @@ def clipped(x, y):
     return np.clip(np.sqrt(x), 0.5, 2.0), np.clip(y, 1.0, 2.0), np.clip(x, y, 2.0)
 
 
+def without_nan(x):
+    y = np.zeros(4)
+    for i in range(4):
+        y[i] = x[i] * x[i] * x[i]
+    chosen = np.where(np.isnan(x), 0.0, x * x)
+    return np.nansum(y) + np.nansum(x * x * x) + np.nanmean(x * x) + np.sum(chosen) + np.sum((x * x)[~np.isnan(x)]) + np.sum((x * x)[2:])
+
+
+def test_what_is_left_out_as_nan_has_no_derivative():
+    x = np.array([0.7, np.nan, -0.4, 2.1])
+    expected = 6.0 * x**2 + x * (2.0 / 3.0 + 4.0 + 2.0 * (np.arange(4) >= 2))
+    for mode in ("forward", "reverse"):
+        np.testing.assert_allclose(tg.njit_grad(without_nan, mode=mode)(x), np.where(np.isnan(x), 0.0, expected), rtol=1e-14)
+    second = 12.0 * x + 2.0 / 3.0 + 4.0 + 2.0 * (np.arange(4) >= 2)
+    np.testing.assert_allclose(tg.njit_hessian(without_nan)(x), np.diag(np.where(np.isnan(x), 0.0, second)), rtol=1e-14)
+
+
 def test_zero_is_absolute_at_poles():
     import numba
 

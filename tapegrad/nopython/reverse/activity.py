@@ -12,6 +12,7 @@ from numba.extending import is_jitted
 from ...codegen.numba_inside import ir
 from ...common.reached import reached
 from ..loops import interval
+from ..types import element
 from .program import PLAIN, PURE_CALLS
 from .rows import BLANK, Refused, call_of, carries, elementwise, is_array, is_expr, is_phi, reads
 from .runtime import counted, trips
@@ -44,6 +45,15 @@ def holds_memory(ty):
     if isinstance(ty, types.Pair):
         return holds_memory(ty.first_type)
     return not is_plain(ty) and not isinstance(ty, types.NumpyNdIndexType)
+
+
+def _items(ty):
+    return tuple(ty) if isinstance(ty, types.BaseTuple) else (ty,)
+
+
+def _integral(ty):
+    """Whether values of a type are integers and booleans, arrays of them, or tuples of these."""
+    return all(isinstance(element(item), (types.Integer, types.Boolean)) for item in _items(ty))
 
 
 class Activity:
@@ -91,9 +101,7 @@ class Activity:
         if is_expr(e, "cast") or is_expr(e, "getattr") and e.attr == "T":
             return [e.value.name] if isinstance(self.p.type_of(e.value.name), types.Array) else []
         if is_expr(e, "getitem") and isinstance(self.p.type_of(e.value.name), types.Array):
-            index = self.p.type_of(e.index.name)
-            items = tuple(index) if isinstance(index, types.BaseTuple) else (index,)
-            return [] if any(isinstance(ty, types.Array) for ty in items) else [e.value.name]
+            return [] if any(isinstance(ty, types.Array) for ty in _items(self.p.type_of(e.index.name))) else [e.value.name]
         if is_expr(e, "call"):
             function = self.p.callee(e)
             owner = function[0] if isinstance(function, tuple) else e.args[0].name if e.args else None
@@ -125,7 +133,14 @@ class Activity:
             return function[1] in _READING_METHODS and isinstance(self.p.type_of(function[0]), types.Array)
         if function.__hash__ is None:
             return False
-        return function in _READING or function in BLANK or isinstance(function, np.ufunc) and len(e.args) == function.nin
+        if function in _READING or function in BLANK or isinstance(function, np.ufunc) and len(e.args) == function.nin:
+            return True
+        return getattr(np, getattr(function, "__name__", ""), None) is function and self._indices(s)
+
+    def _indices(self, s):
+        """Whether the result holds integers and booleans alone, in memory that cannot be an operand's."""
+        ty, dtypes = self.p.type_of(s.target.name), [element(self.p.type_of(n)) for n in reads(s)]
+        return _integral(ty) and not any(isinstance(item, types.Array) and item.dtype in dtypes for item in _items(ty))
 
     def called_apart(self, s):
         return isinstance(s, ir.Assign) and is_expr(s.value, "call") and is_jitted(self.p.callee(s.value))
@@ -266,7 +281,7 @@ class Activity:
             raise Refused("unsupported call: it might modify or retain a differentiated array", s.loc)
         if self.carries(s.target.name) or isinstance(ty, _INACTIVE):
             return
-        if isinstance(ty, types.Array) and isinstance(ty.dtype, (types.Integer, types.Boolean)) or e.op == "getattr" and e.attr in _BLIND:
+        if _integral(ty) or e.op == "getattr" and e.attr in _BLIND:
             return
         if self._packs(e) and all(self._unpacked(user) for _, _, user in self.uses.get(s.target.name, ())):
             return

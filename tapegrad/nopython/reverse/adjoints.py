@@ -43,10 +43,18 @@ class Adjoints(Activity):
         super().__init__(program, seeds, apart, duals)
         self.pair = pair
         self.stack = self.args[0] if apart else "$stack"
+        #: whether elements may be left out because they are NaN
+        self.chooses = any(self._chooses(s) for _, _, s in program.statements() if isinstance(s, ir.Assign))
         self.kept_by_caller = {s.target.name for s in program.blocks[program.entry].body[: program.constants]} if apart else set()
         self._find_inside()
         self._add_shadows()
         self._keep_overwritten()
+
+    def _chooses(self, s):
+        """Whether a statement takes some of what was computed, and leaves out the rest: a choice between values, or by a mask."""
+        operation, e = elementwise(self.p, s), s.value
+        index = self.p.type_of(e.index.name) if is_expr(e, "getitem") else None
+        return operation is not None and operation.row == "where" or isinstance(index, types.Array) and isinstance(index.dtype, types.Boolean)
 
     # ---- array expressions ------------------------------------------------------------------
     def _find_inside(self):
@@ -171,11 +179,11 @@ class Adjoints(Activity):
         keys = expr.leaves()
         values = [self.val(leaves[key]) for key in keys]
         if name in self.current:
-            self.current[name] = self.call(runtime.contribution(expr, keys, True), self.current[name], w, *values)
+            self.current[name] = self.call(runtime.contribution(expr, keys, True, self.chooses), self.current[name], w, *values)
         elif expr.is_const and expr.args[0] == 1.0:
             self.current[name] = w
         else:
-            self.current[name] = self.call(runtime.contribution(expr, keys, False), w, *values)
+            self.current[name] = self.call(runtime.contribution(expr, keys, False, self.chooses), w, *values)
 
     def pass_on(self, name, w):
         if self.active(name) and is_float(self.p.type_of(name)):

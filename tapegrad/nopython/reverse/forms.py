@@ -8,6 +8,7 @@ import numpy as np
 from numba import types
 
 from ...codegen.numba_inside import RAISES, empty_inferred, ir, raised_with, replace_vars_stmt, typed
+from ..arrays import where
 from ..loops import chosen
 from ..scalars import primal
 from ..vectorized import by_loops, converted, is_vectorized, numbers
@@ -147,6 +148,9 @@ class Canonicalizer:
             elif is_expr(e, "static_getitem") and isinstance(self.type_of(e.value.name), types.Array):
                 index = e.index_var or self.var(self.constant(body, e.index, types.literal(e.index)))
                 s.value = ir.Expr.getitem(e.value, index, e.loc)
+            elif is_expr(e, "getitem") and isinstance(self.type_of(e.value.name), types.Array) and getattr(self.type(e.index.name), "count", 0) == 1:
+                index = self.assign(body, ir.Expr.static_getitem(e.index, 0, None, s.loc), self.type(e.index.name)[0])
+                s.value = ir.Expr.getitem(e.value, self.var(index), e.loc)
             elif is_expr(e, "exhaust_iter") and isinstance(self.type_of(e.value.name), types.Array):
                 self.call(body, runtime.counted, [e.value.name, self.constant(body, e.count)], types.int64)
                 places = [self.var(self.constant(body, k)) for k in range(e.count)]
@@ -159,11 +163,22 @@ class Canonicalizer:
                 changed = self.assign(body, ir.Expr.binop(e.immutable_fn, e.lhs, e.rhs, s.loc), ty)
                 self._store_all(body, e.lhs, changed, s.loc)
                 s.value = e.lhs
-            elif is_expr(e, "call") and not e.kws and e.vararg is None:
+            elif is_expr(e, "call") and e.vararg is None:
                 self._rewrite_call(body, s, e)
+            self._as_number(body, s)
             raised_with(s, functools.partial(self._said, body))
             body.append(s)
         self.define()
+
+    def _as_number(self, body, s):
+        """Let what chooses between numbers (`where`), and names for it, be a number: `np.where` gives an array without dimensions."""
+        e, ty = getattr(s, "value", None), isinstance(s, ir.Assign) and self.type_of(s.target.name)
+        if not isinstance(ty, types.Array) or ty.ndim or any(isinstance(self.type_of(n), types.Array) for n in reads(s)):
+            return
+        if is_expr(e, "call") and self.callee(e) is np.where and len(e.args) == 3:
+            s.value = ir.Expr.call(self.var(self.assign(body, ir.Global("where", where, s.loc))), e.args, (), s.loc)
+        if isinstance(e, ir.Var) or is_expr(e) and e.op in ("call", "cast", "phi", "inplace_binop"):
+            self.types[s.target.name] = ty.dtype
 
     def _said(self, body, var):
         """Format a possibly dual number for an exception message."""
@@ -178,7 +193,7 @@ class Canonicalizer:
     def _rewrite_call(self, body, s, e):
         function, loc = self.callee(e), s.loc
         if isinstance(function, tuple):
-            if function[1] == "fill" and isinstance(self.type_of(function[0]), types.Array):
+            if function[1] == "fill" and e.args and isinstance(self.type_of(function[0]), types.Array):
                 self._store_all(body, self.var(function[0]), e.args[0].name, loc)
                 s.value = ir.Const(None, loc)
         elif function in (min, max) and len(e.args) > 2:
@@ -190,13 +205,24 @@ class Canonicalizer:
             self.pranges.add((loc.filename, loc.line))
             s.value = ir.Expr.call(self.var(self.assign(body, ir.Global("range", range, loc))), e.args, (), loc)
         elif function is empty_inferred:  # an array that is written as a comprehension
-            dtype = self.types[s.target.name].dtype
-            kind = self.assign(body, ir.Global(str(dtype), getattr(np, str(dtype)), loc), types.NumberClass(dtype))
-            s.value = ir.Expr.call(self.var(self.assign(body, ir.Global("empty", np.empty, loc))), [*e.args, self.var(kind)], (), loc)
-        elif function is np.array and len(e.args) == 1:
-            items = self._items(e.args[0].name)
+            kind = self.var(self._kind(body, self.types[s.target.name].dtype))
+            s.value = ir.Expr.call(self.var(self.assign(body, ir.Global("empty", np.empty, loc))), [*e.args, kind], (), loc)
+        elif function is np.array or function is np.asarray:
+            items = self._items([*e.args, *(v for _, v in e.kws)][0].name)
             if items is not None and isinstance(self.types[s.target.name].dtype, types.Float):
                 s.value = self._array_of(body, items, self.types[s.target.name])
+        elif function is np.clip:
+            names = ("a", "a_min", "a_max")
+            given = dict(zip(names, e.args)) | dict(e.kws)
+            if given.keys() == {*names} and carries(self.type(given["a"].name)):
+                for name, limit in (("a_min", -np.inf), ("a_max", np.inf)):
+                    if isinstance(self.type(given[name].name), types.NoneType):
+                        given[name] = self.var(self.constant(body, limit, types.float64))
+                s.value = ir.Expr.call(e.func, [given[name] for name in names], (), loc)
+
+    def _kind(self, body, dtype):
+        """A dtype, as a variable."""
+        return self.assign(body, ir.Global(str(dtype), getattr(np, str(dtype)), self.loc), types.NumberClass(dtype))
 
     def _items(self, name):
         """The names that a list or tuple is written of, rows of names for nested ones, or None."""
@@ -215,7 +241,7 @@ class Canonicalizer:
         def place(i, j):
             return self.tuple_of(body, [self.constant(body, k) for k in (i, j)[2 - ty.ndim:]])
 
-        array = self.var(self.call(body, np.empty, [place(len(rows), len(rows[0]))], types.Array(types.float64, ty.ndim, "C")))
+        array = self.var(self.call(body, np.empty, [place(len(rows), len(rows[0])), self._kind(body, ty.dtype)], types.Array(ty.dtype, ty.ndim, "C")))
         for i, row in enumerate(rows):
             for j, item in enumerate(row):
                 body.append(ir.SetItem(array, self.var(place(i, j)), self.var(item), self.loc))
@@ -345,7 +371,7 @@ class Canonicalizer:
             label, s = self.defs[name]
             body, ty = [], self.type(name)
             items = [self.assign(body, ir.Expr.static_getitem(self.var(name), k, None, self.loc), ty.dtype) for k in range(len(ty))]
-            array = self._array_of(body, items, types.Array(types.float64, 1, "C"))
+            array = self._array_of(body, items, types.Array(ty.dtype, 1, "C"))
             block = self.blocks[label].body
             at = max(block.index(s) + 1, sum(is_phi(q) for q in block))
             block[at:at] = body

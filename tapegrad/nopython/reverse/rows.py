@@ -20,7 +20,7 @@ from numba import types
 
 from ...codegen.numba_inside import INNER, contents, ir, renamed
 from ...rules import lang as L
-from ..arrays import EMPTY
+from ..arrays import EMPTY, where
 from ..loops import back_substituted, cofactors, log_abs_det, sign_of_det, zeros_for
 from ..scalars import ADDED, FUNCTIONS, OPERATORS, UFUNCS, partials
 from ..types import defined, element, is_real
@@ -76,12 +76,13 @@ def clone(value, table):
 
 
 # ---- element-wise operations ---------------------------------------------------------------------
-_ROWS = {**OPERATORS, **UFUNCS, **FUNCTIONS, max: "maximum", min: "minimum", float: "clone", np.float64: "clone", np.where: "where", np.clip: "clip"}
+_ROWS = {**OPERATORS, **UFUNCS, **FUNCTIONS, max: "maximum", min: "minimum", float: "clone", np.float64: "clone",
+         np.where: "where", where: "where", np.clip: "clip"}  # fmt: skip
 _UNARY = {"-": operator.neg, "+": operator.pos}
 #: Notation of operations in generated code; others are calls.
 _SYMBOLS = {
     operator.add: "{} + {}", operator.sub: "{} - {}", operator.mul: "{} * {}", operator.truediv: "{} / {}", operator.pow: "{} ** {}",
-    operator.neg: "-{}", operator.pos: "{}", np.where: "{1} if {0} else {2}",
+    operator.neg: "-{}", operator.pos: "{}", np.where: "{1} if {0} else {2}", where: "{1} if {0} else {2}",
     np.clip: "{2} if ({0} > {2}) | ({1} > {2}) else {1} if {0} < {1} else {0}",  # (min and max of dual numbers share at a tie)
 }  # fmt: skip
 #: Rows that cost less to compute again than to keep.
@@ -207,7 +208,7 @@ class _TreeAdjoint:
                 leaves = expr.leaves()
                 values = [self._value(node if leaf == "z" else children[leaf]) for leaf in leaves]
                 name = self._name("w")
-                self.lines.append(f"{name} = {self._constant(contribution(expr, leaves, False))}({', '.join([w, *values])})")
+                self.lines.append(f"{name} = {self._constant(contribution(expr, leaves, False, True))}({', '.join([w, *values])})")
                 self._adjoint(child, name)
 
     def _loops(self, given):
@@ -338,6 +339,10 @@ def _same(dims, axis):
     return {0: ["SA += W"]}
 
 
+def _filled(dims, axis):
+    return {0: [], 1: ["b += np.sum(W)"]}
+
+
 #: (functions, name of the method, parameters, lines for each operand); a parameter `axis` is a constant.
 _CALLS = (
     ((np.sum,), "sum", "a axis", _sum),
@@ -350,13 +355,14 @@ _CALLS = (
     ((np.ravel,), "ravel", "a", lambda dims, axis: {0: ["SA += W.reshape(A.shape)"]}),
     ((np.dot, operator.matmul), "dot", "a b", _dot),
     ((np.outer,), None, "a b", lambda dims, axis: {0: ["SA += np.dot(W, B)"], 1: ["SB += np.dot(A, W)"]} if dims == [1, 1] else None),
-    ((np.full, np.full_like), None, "shape fill dtype", lambda dims, axis: {0: [], 1: ["b += np.sum(W)"]}),
+    ((np.full,), None, "shape fill_value dtype", _filled),
+    ((np.full_like,), None, "a fill_value dtype", _filled),
     ((np.concatenate,), None, "*arrays", _joined(lambda dims, axis: (axis or 0) % dims[0], lambda ndim: False)),
     ((np.hstack,), None, "*arrays", _joined(lambda dims, axis: min(dims[0] - 1, 1), lambda ndim: False)),
     ((np.vstack,), None, "*arrays", _joined(lambda dims, axis: 0, lambda ndim: ndim == 1)),
     ((np.column_stack,), None, "*arrays", _joined(lambda dims, axis: 1, lambda ndim: ndim == 1)),
     ((np.stack,), None, "*arrays", _joined(lambda dims, axis: (axis or 0) % (dims[0] + 1), lambda ndim: True)),
-    ((np.linalg.norm,), None, "a", lambda dims, axis: {0: ["if Z != 0.0:", "    for i in np.ndindex(A.shape):", "        SA[i] += W * A[i] / Z"]}),
+    ((np.linalg.norm,), None, "x", lambda dims, axis: {0: ["if Z != 0.0:", "    for i in np.ndindex(A.shape):", "        SA[i] += W * A[i] / Z"]}),
     ((np.linalg.solve,), None, "a b", _solve),
     ((np.linalg.inv,), None, "a", lambda dims, axis: {0: ["SA -= np.dot(np.dot(Z.T, W), Z.T)"]}),
     ((np.linalg.det,), None, "a", lambda dims, axis: {0: ["G = cofactors(A)", "for i in np.ndindex(A.shape):", "    SA[i] += W * G[i]"]}),

@@ -458,10 +458,10 @@ def _text(expr, leaves, scope):
     return written(_expanded(expr, named), lambda operand: f"x{leaves.index(operand)}", spelled)
 
 
-def _of_duals(expr, leaves, names):
+def _of_duals(expr, leaves, names, absolute):
     """Text and names of `contribution` for dual numbers."""
     scope = {"inf": np.inf, "nan": np.nan, "times": times}
-    product = f"w * ({_text(expr, leaves, scope)})" if plain(expr) else f"times(w, {_text(expr, leaves, scope)})"
+    product = f"w * ({_text(expr, leaves, scope)})" if plain(expr) and not absolute else f"times(w, {_text(expr, leaves, scope)})"
     return f"def dual({', '.join(names)}):\n    return {'total + ' * ('total' in names)}{product}\n", scope
 
 
@@ -469,9 +469,10 @@ def _of_duals(expr, leaves, names):
 _CONTRIBUTIONS = {}
 
 
-def contribution(expr, leaves, accumulates):
-    """Function ``w, leaves... -> w * partial``, or ``sum, w, leaves... -> sum + w * partial``; zero is absolute (`scalars`)."""
-    key = (expr.key(), accumulates)
+def contribution(expr, leaves, accumulates, absolute):
+    """Function ``w, leaves... -> w * partial``, or ``sum, w, leaves... -> sum + w * partial``; zero is absolute (`scalars`); if `absolute`, beside NaN too."""
+    absolute = absolute and not expr.is_const
+    key = (expr.key(), accumulates, absolute)
     if key not in _CONTRIBUTIONS:
 
         def emit(context, builder, sig, args):
@@ -483,15 +484,16 @@ def contribution(expr, leaves, accumulates):
                     return w if expr.args[0] == 1.0 else builder.fneg(w)
                 return (builder.fadd if expr.args[0] == 1.0 else builder.fsub)(total, w, flags=("nsz",))
             partial = Emitter(builder, values.__getitem__).number(expr)
-            if plain(expr):
-                return builder.fmul(w, partial) if total is None else _fused(builder, w, partial, total)
             zero = F64(0.0)
+            if plain(expr):
+                partial = builder.select(builder.fcmp_ordered("==", w, zero), zero, partial) if absolute else partial
+                return builder.fmul(w, partial) if total is None else _fused(builder, w, partial, total)
             nothing = builder.or_(builder.fcmp_ordered("==", w, zero), builder.fcmp_ordered("==", partial, zero))
             product = builder.select(nothing, zero, builder.fmul(w, partial))
             return product if total is None else builder.fadd(total, product, flags=("nsz",))
 
         names = [*(["total"] if accumulates else []), "w", *[f"x{k}" for k in range(len(leaves))]]
-        _CONTRIBUTIONS[key] = _of_adjoints(names, emit, lambda: _of_duals(expr, leaves, names))
+        _CONTRIBUTIONS[key] = _of_adjoints(names, emit, lambda: _of_duals(expr, leaves, names, absolute))
     return _CONTRIBUTIONS[key]
 
 
