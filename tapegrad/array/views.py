@@ -70,7 +70,7 @@ def window_of(root, view):
         if 0 <= start < extent:
             raise ModifiedInPlaceError(
                 f"a tensor of shape {tuple(root.shape)} that is not stored row by row is written to while a view of "
-                "it is alive; write to a copy made with .clone(), or let go of the view (del) first"
+                "it is alive; write to a copy made with .copy(), or let go of the view (del) first"
             )
         return None
     if not 0 <= start < extent:

@@ -232,7 +232,7 @@ def _shaped(x, shape):
 
 
 class _SumRow(Primitive):
-    closed, endless = "it reads data in chunks", False
+    closed = "it reads data in chunks"
 
 
 def sum_over(function: Callable[..., Any], data: Any, chunk: int | None = None, threads: int | None = None, *, client: Any = None) -> Sum:

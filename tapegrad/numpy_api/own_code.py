@@ -97,13 +97,18 @@ fix real_if_close extract corrcoef einsum_path block atleast_1d atleast_2d atlea
 def _converting(function):
     """``np.array`` and its kin, which give tensors as tensors."""
 
+    own = {np.ascontiguousarray: "C", np.asfortranarray: "F"}.get(function)
+
     def convert(thing, dtype=None, *args, ndmin=0, **kwargs):
         if not isinstance(thing, Differentiable) and not holds_tensors(thing):
             return np.array(function(thing, dtype, *args, **kwargs), copy=None, ndmin=ndmin)
         whole = F.lift(thing)
         if dtype is not None:
             whole = cast(whole, dtype)
-        if whole is thing and kwargs.get("copy", function is np.array):
+        order = args[0] if args else kwargs.get("order", own)
+        if order in ("C", "F") and not np.asarray(whole._v).flags[order]:
+            whole = F.copied(whole, order)
+        elif whole is thing and kwargs.get("copy", function is np.array):
             whole = F.clone(whole)
         return whole if whole.ndim >= ndmin else F.reshape(whole, (1,) * (ndmin - whole.ndim) + tuple(whole.shape))
 

@@ -178,7 +178,7 @@ def _sliding_window_view(x, window_shape, axis=None, *, subok=False, writeable=F
 # ---- copies and constants of the same shape -----------------------------------------------
 
 
-implements(np.copy)(lambda a, order="K", subok=False: F.clone(a))
+implements(np.copy)(lambda a, order="K", subok=False: F.copied(a, order))
 
 
 @implements(np.astype)

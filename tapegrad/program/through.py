@@ -106,8 +106,9 @@ class Rules:
     def closed(cls, tape, seen=()):
         """Whether the rules of all calls in a tape are tapes without decisions, and so on for what is called there."""
         attached = cls.attach(tape)
-        if not all(rules.primitive.endless for rules, _ in attached):
-            # To record rules of rules is to find that out late: those of sums over data make passes, with sums inside of these.
+        if any(rules.primitive.closed for rules, _ in attached):
+            # To record rules of rules is to find that out late, or never: those of sums over data make passes, with sums inside of these, and
+            # that of a linear system without a matrix solves another one.
             return False
         for rules, _ in attached:
             slots = tuple(k for k, m in enumerate(rules.metas) if 0 < k <= rules.call.count and m.char in "df")

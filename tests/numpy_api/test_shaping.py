@@ -35,8 +35,16 @@ def assigned(t, key, v):
     return y
 
 
+def written(y):
+    """A copy, after a write to what is a view of it where it is stored by rows."""
+    y.reshape(-1)[1] *= 3.0
+    return y
+
+
 #: name -> function of the arrays, arrays
 ONE = {
+    "copies": [lambda t: written(t.T.copy()), lambda t: written(t.copy("F").T), lambda t: written(np.copy(t.T, "C")), lambda t: written(np.copy(t, "F").T), lambda t: t.T.copy().ravel(),
+               lambda t: written(np.array(t.T, order="C", like=t)), lambda t: written(np.asarray(t[:, ::-1].T * 1.0, None, "C", like=t))],
     "reshape": [lambda t: np.reshape(t, (3, 2)), lambda t: np.reshape(t, -1), lambda t: np.reshape(t, (3, -1), order="F"),
                 lambda t: np.reshape(t, (3, 2), "A"), lambda t: np.reshape(t, [6]), lambda t: np.reshape(t.T, (2, 3), "A")],
     "ravel": [lambda t: np.ravel(t), lambda t: np.ravel(t, "F"), lambda t: np.ravel(t.T, order="K"), lambda t: np.ravel(t, "A"), lambda t: np.ravel(t[::-1].T, "K")],
@@ -153,6 +161,11 @@ def test_orders_follow_the_layout():
             expected[np.ravel(positions, order).astype(int)] = w
             np.testing.assert_array_equal(plain(t.grad).ravel(), expected)
             t.grad = None
+            for copy, reference in ((t.copy(order), x.copy(order)), (np.copy(t, order), np.copy(x, order))):
+                assert copy._v.strides == reference.strides
+        for function in (np.ascontiguousarray, np.asfortranarray):
+            one, reference = function(t, like=t), function(x)
+            assert one._v.strides == reference.strides and (one is t) is (reference is x)
             if order != "K":
                 np.testing.assert_array_equal(plain(np.reshape(t, (2, -1), order)), np.reshape(x, (2, -1), order))
 

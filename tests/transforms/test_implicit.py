@@ -171,6 +171,16 @@ def test_a_large_system_without_a_matrix():
     assert set(counted) == {(n,)}
 
 
+@pytest.mark.parametrize("linear", ["dense", "gmres"])
+def test_in_the_body_of_a_loop_under_jit(linear):
+    def total(a):
+        root = lambda a: tg.implicit.root(lambda x, a: x * x - a, 1.0, a, linear=linear)
+        return tg.scan(lambda c, e: (c + e * root(a), None), 0.0, np.ones(2))[0] + np.sum(tg.vmap(root)(a * np.ones(2)))
+
+    for point in (4.0, 9.0):
+        assert tg.jit(tg.grad(total))(point) == pytest.approx(2.0 / np.sqrt(point))
+
+
 def test_no_solution_names_the_residual():
     with pytest.raises(tg.errors.ConvergenceError, match=r"largest residual is 1, allowed is 1e-06.*give another solver"):
         tg.implicit.root(lambda x, a: x * x + a, 0.0, 1.0, solver=lambda fun, x: x)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...common.dtypes import in_another_order
 from ...tape.layout import c_strides
 from ..record import apply, normalise
 from ..typing import Axis, TensorLike
@@ -110,6 +111,17 @@ def flatten(x: TensorLike, start_dim: int | str = 0, end_dim: int = -1, *, order
         return clone(ravel(x, order or (start_dim if isinstance(start_dim, str) else "C")))
     first, last = axis_index(start_dim, x.ndim), axis_index(end_dim, x.ndim)
     return reshape(x, (*x.shape[:first], math.prod(x.shape[first : last + 1]), *x.shape[last + 1 :]))
+
+
+def copied(x, order="C"):
+    """A copy that is stored by rows ("C"), by columns ("F"), by columns if `x` is and else by rows ("A"), or in the order of `x` ("K"), as in NumPy."""
+    x = lift(x)
+    array = np.asarray(x._v)
+    if order == "A":
+        order = "F" if array.flags.fnc else "C"
+    if order == "F":
+        return transpose(copied(transpose(x)))
+    return clone(reshape(reshape(x, (-1,)), x.shape) if order == "C" and in_another_order(array) else x)
 
 
 def squeeze(x: TensorLike, axis: Axis = None, *, dim: Axis = None) -> Tensor:

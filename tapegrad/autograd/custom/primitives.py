@@ -48,8 +48,6 @@ class Primitive(Generic[R]):
     replayed = True
     #: Why the function is not recorded on tensors, but called: empty if that is tried.
     closed = ""
-    #: Whether its rules have derivatives, of every order.
-    endless = True
     #: Whether arguments may be containers of tensors.
     of_containers = True
 
