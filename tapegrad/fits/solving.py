@@ -47,7 +47,8 @@ def _by_squares(point, options, bounds):
 
 def _by_cost(point, options, bounds):
     more = {"maxiter": 2000, "ftol": 1e-15, "gtol": 1e-9} | ({} if options.max_evaluations is None else {"maxfun": options.max_evaluations})
-    result = minimize(point.model.cost, point.start, point.args, "L-BFGS-B", bounds=bounds, options=more, progress=options.progress)
+    pairs = None if bounds is None else [*zip(*bounds)]
+    result = minimize(point.model.cost, point.start, point.args, "L-BFGS-B", bounds=pairs, options=more, progress=options.progress)
     # (Status 1: too many evaluations. 2: no lower value is found any more, which Newton's steps look at.)
     return np.asarray(result.x, np.float64), result.message, result.status != 1, result.counts["evaluations"]
 

@@ -115,6 +115,21 @@ def test_counts_are_a_generalised_linear_model():
     np.testing.assert_allclose(whole.stderr, found.stderr, rtol=1e-6)
 
 
+@pytest.mark.parametrize("fixed", [["slope", "floor"], ["floor"]])
+def test_likelihoods_have_bounds(fixed):
+    counts = np.random.default_rng(3).poisson(np.exp(2.0 - 0.5 * X) + 1.0)
+    rate = lambda p, x: np.exp(p["height"] + p["slope"] * x) + p["floor"]  # noqa: E731
+    start, asked = {"height": 1.5, "slope": -0.4, "floor": 0.8}, {"observed": counts, "likelihood": "poisson", "fixed": fixed}
+    free = tg.fit(rate, start, X, **asked)
+    wide = tg.fit(rate, start, X, bounds={"height": (-5.0, 9.0), "slope": (-3.0, None)}, **asked)
+    assert wide.success
+    np.testing.assert_allclose(wide.x, free.x, rtol=1e-5)
+    narrow = tg.fit(rate, start, X, bounds={"height": (None, 1.6)}, **asked)
+    beside = tg.fit(rate, start | {"height": 1.6}, X, **asked | {"fixed": [*fixed, "height"]}) if len(fixed) < 2 else narrow
+    assert narrow.success and free.params["height"] > 1.6 and np.isnan(narrow.stderr["height"])
+    np.testing.assert_allclose(list(narrow.params.values()), list(beside.params.values()), rtol=1e-5)
+
+
 def test_successes_of_trials():
     trials = np.full(30, 20.0)
     k = np.random.default_rng(5).binomial(20, special.expit(1.0 - X))
