@@ -6,6 +6,7 @@ a function can tell all of them apart.
 
 import dataclasses
 import enum
+import pickle
 
 import numpy as np
 
@@ -58,9 +59,17 @@ def exact(value):
         # Of a class of its own also what that has besides, as a mask.
         own = tuple([(name, exact(part)) for name, part in getattr(value, "__dict__", {}).items()])
         return kind, (value.shape, value.strides, value.dtype, np.asarray(value).tobytes(), own)
+    if is_labelled(kind):
+        # Labels, names, dtypes and numbers; no attribute of theirs has all of them.
+        return kind, pickle.dumps(value)
     if _is_frozen(value):
         return kind, tuple([exact(getattr(value, field.name)) for field in dataclasses.fields(value)])
     return kind, Identity(value)
+
+
+def is_labelled(kind):
+    """Whether it is a class of tables or labelled arrays: these are no arrays, cannot be hashed, and consist of their contents."""
+    return kind.__module__.partition(".")[0] in ("pandas", "xarray") and kind.__hash__ is None
 
 
 def _is_frozen(value):

@@ -1,6 +1,6 @@
 """Fits: parameters with names and bounds, least squares and likelihoods, and how well the data determine what was fitted.
 
-Imports: common, codegen, array, program, transforms, optimize.
+Imports: common, codegen, array, autograd, program, transforms, optimize.
 
 `parameters`   names, bounds, ties and scales: between the vector of an optimiser and the containers of a model.
 `models`       what is minimised: residuals, robust losses, likelihoods.

@@ -75,7 +75,7 @@ def fit(
     Notes
     -----
     Least squares use MINPACK's Levenberg-Marquardt or, with bounds or a robust loss, SciPy's trust-region reflective algorithm, both with
-    exact Jacobians; likelihoods use L-BFGS-B.  Newton steps with exact derivatives finish each fit.
+    exact Jacobians; likelihoods use `tg.optimize.lbfgs`.  Newton steps with exact derivatives finish each fit.
 
     Examples
     --------

@@ -2,10 +2,11 @@
 
 import numpy as np
 
+from ..autograd.anomaly import first_anomaly
 from ..common.errors import NonFiniteError
 from ..optimize.fitting import least_squares
-from ..optimize.minimize import minimize
-from ..optimize.proof import recorded
+from ..optimize.loops import lbfgs
+from ..optimize.proof import UNKNOWN, recorded
 from ..transforms.functional import grad
 from ..transforms.hessians import hessian
 from .uncertainty import scaled_eigh
@@ -14,6 +15,8 @@ from .uncertainty import scaled_eigh
 FINE = 1e-15
 #: Evaluations for each free parameter after which least squares are given up.
 EACH = 1000
+#: The status of a run of L-BFGS that finds no lower value, and of one that Ctrl-C has ended.
+STUCK, INTERRUPTED = 3, 6
 #: Newton steps after an optimiser has ended: it stops where the gradient is small, and errors want more digits.
 STEPS = 20
 
@@ -46,10 +49,14 @@ def _by_squares(point, options, bounds):
 
 
 def _by_cost(point, options, bounds):
-    more = {"maxiter": 2000, "ftol": 1e-15, "gtol": 1e-9} | ({} if options.max_evaluations is None else {"maxfun": options.max_evaluations})
-    result = minimize(point.model.cost, point.start, point.args, "L-BFGS-B", bounds=bounds, options=more, progress=options.progress)
-    # (Status 1: too many evaluations. 2: no lower value is found any more, which Newton's steps look at.)
-    return np.asarray(result.x, np.float64), result.message, result.status != 1, result.counts["evaluations"]
+    result = lbfgs(
+        point.model.cost, point.start, point.args, bounds=None if bounds is None else [*zip(*bounds)], max_iter=2000, ftol=FINE, gtol=1e-9,
+        max_evaluations=options.max_evaluations, progress=options.progress,
+    )  # fmt: skip
+    if result.status == INTERRUPTED:
+        raise KeyboardInterrupt
+    # (Where no step lowers the value any more, Newton's steps tell whether it is least.)
+    return np.asarray(result.x, np.float64), result.message, result.success or result.status == STUCK, result.counts["evaluations"]
 
 
 class Minimum:
@@ -78,6 +85,9 @@ class Minimum:
             observations = np.size(terms)
             if not np.all(np.isfinite(terms)):
                 model.check_data()
+                if not model.squares:
+                    culprit = first_anomaly(cost, (self.start, *self.args)) or UNKNOWN
+                    raise NonFiniteError(f"the cost is not finite at the start, {parameters.numbers(parameters.start)}: {culprit}")
             g = grad(cost)(self.start, *self.args)
             if not np.allclose(self.slope(self.start, *self.args), g, rtol=1e-9, atol=1e-9 * np.max(np.abs(g)), equal_nan=True):
                 self._cost, self.slope, self.curvature = cost, grad(cost), hessian(cost)

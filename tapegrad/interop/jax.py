@@ -21,7 +21,7 @@ import numpy as np
 from ..common.errors import GradientError, ShapeError, require
 from ..common.tree import flatten, unflatten
 from ..common.uninterrupted import imported
-from .operation import Operation, checked, is_float, library, name_of, of_leaves
+from .operation import Operation, by_position, checked, is_float, library, name_of, of_leaves
 
 
 def to_jax(f: Callable[..., Any], result_shape_dtypes: Any = None) -> Callable[..., Any]:
@@ -78,7 +78,8 @@ def to_jax(f: Callable[..., Any], result_shape_dtypes: Any = None) -> Callable[.
     operations: dict[Any, _Shaped] = {}
 
     @functools.wraps(f)
-    def call(*arguments: Any) -> Any:
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        arguments = by_position(f, arguments, keywords) if keywords else arguments
         for k, argument in enumerate(arguments):
             for leaf in jax.tree.leaves(argument):
                 checked(np.dtype(jax.numpy.result_type(leaf)), k, name)

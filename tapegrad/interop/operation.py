@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..array.typing import Array
-from ..common.errors import DtypeError, MissingPackageError
+from ..common.errors import DtypeError, MissingPackageError, StructureError
+from ..common.public import signature_of
 from ..common.tree import COMPLEX, Structure, flatten
 from ..common.uninterrupted import imported
 from ..transforms.functional import jit
@@ -92,6 +93,17 @@ def is_float(result: Any) -> bool:
 def of_leaves(f: Callable[..., Any], structure: Any, unflatten: Callable[..., Any], name: str, kind: type = Operation) -> Any:
     """`f`, whose arguments are in containers, as an operation of their leaves."""
     return kind(lambda *leaves: f(*unflatten(structure, leaves)), name)
+
+
+def by_position(f: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...]:
+    """All arguments of a call, by position: an operation has no names."""
+    bound = signature_of(f).bind(*arguments, **keywords)
+    if bound.kwargs:
+        # There are defaults between them.
+        bound.apply_defaults()
+    if bound.kwargs:
+        raise StructureError(f"{name_of(f)} takes {', '.join(bound.kwargs)} by name alone, which an operation cannot: use functools.partial, or a lambda")
+    return bound.args
 
 
 def checked(dtype: Any, k: int, name: str) -> None:

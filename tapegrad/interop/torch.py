@@ -9,7 +9,7 @@ from typing import Any
 
 from ..common.errors import DtypeError
 from ..common.tree import Structure, flatten, unflatten
-from .operation import Operation, library, name_of, of_leaves
+from .operation import Operation, by_position, library, name_of, of_leaves
 
 
 def to_torch(f: Callable[..., Any]) -> Callable[..., Any]:
@@ -57,7 +57,8 @@ def to_torch(f: Callable[..., Any]) -> Callable[..., Any]:
     operations: dict[Structure, Operation] = {}
 
     @functools.wraps(f)
-    def call(*arguments: Any) -> Any:
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        arguments = by_position(f, arguments, keywords) if keywords else arguments
         leaves, structure = flatten(arguments)
         for k, argument in enumerate(arguments):
             for leaf in flatten(argument)[0]:

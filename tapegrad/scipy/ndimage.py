@@ -22,7 +22,8 @@ def _without_out(output, name):
 def gaussian_filter1d(input, sigma, axis=-1, order=0, output=None, mode="reflect", cval=0.0, truncate=4.0, *, radius=None):
     """A Gaussian filter along an axis: SciPy's weights, as a constant sparse matrix."""
     _without_out(output, "gaussian_filter1d")
-    return along(array(input), axis, lambda x: _ndimage.gaussian_filter1d(x, sigma, 0, order, None, mode, cval, truncate, radius=radius))
+    x = array(input)
+    return along(x, axis, lambda x: _ndimage.gaussian_filter1d(x, sigma, 0, order, None, mode, cval, truncate, radius=radius)).astype(x.dtype, copy=False)
 
 
 @mirror
@@ -66,6 +67,7 @@ def map_coordinates(input, coordinates, output=None, order=3, mode="constant", c
     """
     _without_out(output, "map_coordinates")
     x, at = array(input), array(coordinates)
+    dtype = x.dtype
     if order not in _WEIGHTS or mode not in _MODES or mode == "grid-constant" and order > 1:
         raise UnsupportedFunctionError(
             f"map_coordinates of tensors has order 0, 1, 2 or 3, not {order!r}, and the modes {', '.join(_MODES)} (grid-constant up to order 1), not {mode!r}"
@@ -86,22 +88,22 @@ def map_coordinates(input, coordinates, output=None, order=3, mode="constant", c
     if mode == "grid-constant":
         x, at = np.pad(x, 1, constant_values=cval), [place + 1.0 for place in at]
     found = weighted(x, [_neighbours(place, size, order, mode) for place, size in zip(at, x.shape)])
-    return np.where(outside, cval, found) if mode == "constant" else found
+    return (np.where(outside, cval, found) if mode == "constant" else found).astype(dtype, copy=False)
 
 
 def _neighbours(place, size, order, mode):
     """Along one axis, for each neighbour: its position and its weight."""
+    folded = _FOLDED.get("mirror" if mode == "constant" and order > 1 else mode)
+
+    def inside(at):
+        if folded is None:
+            return np.clip(at, 0.0, size - 1.0)
+        period, both = folded(size)
+        at = np.mod(at, period)
+        return np.where(at >= size, both - at, at)
+
+    # (Halfway between two elements the nearest is one of the image inside.)
+    place = place if order else inside(place)
     first = np.floor(place if order % 2 else place + 0.5)
     begin, weights = _WEIGHTS[order]
-    folded = _FOLDED.get("mirror" if mode == "constant" and order > 1 else mode)
-    found = []
-    for offset, weight in enumerate(weights(place - first), begin):
-        at = first + offset
-        if folded is None:
-            at = np.clip(at, 0.0, size - 1.0)
-        else:
-            period, both = folded(size)
-            at = np.mod(at, period)
-            at = np.where(at >= size, both - at, at)
-        found.append((at.astype(int), weight))
-    return found
+    return [(inside(first + offset).astype(int), weight) for offset, weight in enumerate(weights(place - first), begin)]

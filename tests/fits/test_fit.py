@@ -115,6 +115,34 @@ def test_counts_are_a_generalised_linear_model():
     np.testing.assert_allclose(whole.stderr, found.stderr, rtol=1e-6)
 
 
+@pytest.mark.parametrize("fixed", [["slope", "floor"], ["floor"], []])
+def test_likelihoods_have_bounds(fixed):
+    counts = np.round(np.exp(3.0 - 1.5 * X) + 2.0 + np.sin(40.0 * X))
+    rate = lambda p, x: np.exp(p["height"] + p["slope"] * x) + p["floor"]  # noqa: E731
+    start, asked = {"height": 2.5, "slope": -1.0, "floor": 1.5}, {"observed": counts, "likelihood": "poisson", "fixed": fixed}
+    free = tg.fit(rate, start, X, **asked)
+    wide = tg.fit(rate, start, X, bounds={"height": (-5.0, 9.0), "slope": (-3.0, None)}, **asked)
+    assert wide.success
+    np.testing.assert_allclose(wide.x, free.x, rtol=1e-5)
+    narrow = tg.fit(rate, start, X, bounds={"height": (None, 2.6)}, **asked)
+    beside = tg.fit(rate, start | {"height": 2.6}, X, **asked | {"fixed": [*fixed, "height"]}) if len(fixed) < 2 else narrow
+    assert narrow.success and free.params["height"] > 2.6 and np.isnan(narrow.stderr["height"])
+    np.testing.assert_allclose(list(narrow.params.values()), list(beside.params.values()), rtol=1e-5)
+
+
+@pytest.mark.parametrize("start", [{"mean": 0.0, "sd": 5.0}, {"mean": 3.0, "sd": 0.3}, {"mean": -40.0, "sd": 1.0}])
+def test_a_likelihood_steps_back_into_its_domain(start):
+    density = lambda p, y: np.log(p["sd"]) + 0.5 * ((y - p["mean"]) / p["sd"]) ** 2  # noqa: E731
+    found = tg.fit(density, start, Y, likelihood="nll")
+    assert found.success
+    np.testing.assert_allclose(found.x, [Y.mean(), Y.std()], rtol=1e-6)
+
+
+def test_a_likelihood_that_is_no_number_at_the_start_names_parameters_and_operation():
+    with pytest.raises(tg.errors.NonFiniteError, match=r"not finite at the start, a = 1, k = 2: xlogy at .*test_fit.py.*gave nan"):
+        tg.fit(lambda p, x: p["a"] - p["k"] * x, {"a": 1.0, "k": 2.0}, X, observed=np.round(X + 5.0), likelihood="poisson")
+
+
 def test_successes_of_trials():
     trials = np.full(30, 20.0)
     k = np.random.default_rng(5).binomial(20, special.expit(1.0 - X))

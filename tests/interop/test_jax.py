@@ -140,3 +140,8 @@ def test_integers_beside_a_result_have_no_derivative():
     primals, tangents = jax.jvp(f, (A,), (np.ones(3),))
     assert primals[2].tolist() == [True, False, True] and tangents[0].dtype == tangents[2].dtype == jax.dtypes.float0
     close(tangents[1], np.sum(3.0 * A**2))
+
+
+def test_arguments_by_name():
+    f = to_jax(lambda x, scale=2.0, exponent=3.0: scale * x**exponent)
+    close(jax.grad(lambda x: f(x, exponent=2.0))(1.5), 6.0)

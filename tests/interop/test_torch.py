@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.errors import DtypeError
+from tapegrad.errors import DtypeError, StructureError
 from tapegrad.interop import to_torch
 from tests.every import every
 
@@ -170,3 +170,18 @@ def test_integers_beside_a_result_have_no_derivative():
     torch.testing.assert_close(x.grad, 6.0 * A)
     torch.testing.assert_close(torch.func.vmap(torch.func.jacfwd(lambda x: f(x)[1]))(torch.stack([A, 2.0 * A])), torch.stack([3.0 * A**2, 12.0 * A**2]))
     torch.testing.assert_close(torch.func.jvp(f, (A,), (torch.ones_like(A),))[1][1], torch.sum(3.0 * A**2))
+
+
+def test_arguments_by_name():
+    def power(x, scale=2.0, exponent=3):
+        return np.sum(scale * x**exponent)
+
+    f, x = to_torch(power), A.clone().requires_grad_()
+    for given in ({"exponent": 2}, {"scale": torch.tensor(2.0, dtype=torch.float64), "exponent": 2}):
+        (slope,) = torch.autograd.grad(f(x, **given), x)
+        torch.testing.assert_close(slope, 4.0 * A)
+    torch.testing.assert_close(f(x=A), 2.0 * (A**3).sum())
+    with pytest.raises(TypeError, match="unexpected keyword argument 'base'"):
+        f(A, base=2)
+    with pytest.raises(StructureError, match="takes n by name alone"):
+        to_torch(lambda x, *, n: x**n)(A, n=2)

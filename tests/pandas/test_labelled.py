@@ -205,3 +205,34 @@ def test_another_path_of_a_replay():
     assert isinstance(total, tg.Tensor) and total.tolist() == [2.0, 22.0, 303.0]
     ((whole * B).to_numpy() ** 2).sum().backward()
     np.testing.assert_allclose(whole.grad.numpy(), 2.0 * V * B.to_numpy() ** 2, rtol=1e-14)
+
+
+def test_a_table_as_an_argument_of_what_records():
+    def misfit(p, t):
+        return ((p * t["x"] - t["y"]) ** 2).sum()
+
+    g, plain = tg.jit(tg.value_and_grad(misfit)), tg.value_and_grad(misfit)
+    table = D.copy()
+    for t in (D, table, D[::-1], W.rename(columns={"z": "x"}), D):
+        if t is table:
+            table.loc["c", "x"] = 5.0
+        for p in (1.5, 2.5):
+            assert g(p, t) == plain(p, t)
+    assert g.stats().records == 4
+    moment = pd.Series([1.0, 2.0], index=pd.date_range("2020-01-01", periods=2, tz="UTC"))
+    g = tg.jit(tg.grad(lambda p, t: (p * t).sum()))
+    assert g(2.0, moment) == g(2.0, moment.copy()) == 3.0 and g.stats().records == 1
+
+
+def test_fits_and_optimisers_take_columns():
+    table = pd.DataFrame({"x": [0.0, 1.0, 2.0, 3.0], "y": [1.0, 3.1, 4.9, 7.0]}, index=[7, 5, 3, 1])
+    wanted = np.polyfit(table.x, table.y, 1)
+    line = lambda x, a, b: a * x + b  # noqa: E731
+    np.testing.assert_allclose(tg.optimize.curve_fit(line, table.x, table.y)[0], wanted)
+    fits = (
+        tg.fit(lambda p, x: line(x, *p), np.zeros(2), table["x"], observed=table["y"]), tg.fit(lambda p, t: line(t.x, *p) - t.y, np.zeros(2), table),
+        tg.optimize.least_squares(lambda p, x, y: line(x, *p) - y, [0.0, 0.0], args=(table.x, table.y)),
+        tg.optimize.minimize(lambda p, t: ((line(t.x, *p) - t.y) ** 2).sum(), [0.0, 0.0], (table,)),
+    )  # fmt: skip
+    for fit in fits:
+        np.testing.assert_allclose(fit.params if hasattr(fit, "params") else fit.x, wanted, rtol=1e-6)

@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+import scipy.integrate
 import scipy.interpolate
+import scipy.ndimage
 import scipy.signal
 import scipy.spatial.distance
 
@@ -170,3 +172,24 @@ def test_axes_and_metrics_that_are_others():
     np.testing.assert_allclose(named.numpy(), scipy.spatial.distance.cdist(A, B, "cityblock"))
     with pytest.raises(ValueError, match="p must not be 0"):
         mirrored.spatial.distance.pdist(tg.tensor(A), "minkowski", p=0)
+
+
+def test_float32_stays_float32():
+    rows = np.random.default_rng(0).normal(size=(3, 20)).astype(np.float32)
+    at = np.array([[0.5, 1.2], [3.0, 17.4]])
+    for computed in (
+        lambda sp, y: sp.signal.savgol_filter(y, 5, 2), lambda sp, y: sp.ndimage.gaussian_filter(y, 1.2), lambda sp, y: sp.ndimage.map_coordinates(y, at),
+        lambda sp, y: sp.ndimage.map_coordinates(y, at, order=1, mode="nearest"), lambda sp, y: sp.integrate.trapezoid(y, dx=0.5),
+        lambda sp, y: sp.integrate.cumulative_trapezoid(y, dx=0.5, initial=0), lambda sp, y: sp.integrate.simpson(y, dx=0.5),
+        lambda sp, y: sp.integrate.simpson(y, x=np.arange(20.0)),
+    ):  # fmt: skip
+        found, wanted = computed(mirrored, tg.tensor(rows, requires_grad=True)), computed(scipy, rows)
+        assert found.dtype == wanted.dtype
+        np.testing.assert_allclose(found.detach().numpy(), wanted, rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["reflect", "mirror", "nearest", "constant", "grid-wrap", "grid-constant"])
+def test_the_nearest_element_halfway_between_two_is_scipys(mode):
+    numbers, at = np.arange(5.0), np.arange(-3.0, 8.0, 0.25)[None]
+    found = mirrored.ndimage.map_coordinates(tg.tensor(numbers, requires_grad=True), at, order=0, mode=mode)
+    np.testing.assert_array_equal(found.detach().numpy(), scipy.ndimage.map_coordinates(numbers, at, order=0, mode=mode))

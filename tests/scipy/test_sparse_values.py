@@ -7,7 +7,7 @@ import scipy.sparse
 import tapegrad as tg
 from tapegrad.errors import ShapeError, UnsupportedFunctionError
 from tapegrad.scipy import sparse as mirrored
-from tapegrad.scipy.sparse.linalg import logdet, spsolve
+from tapegrad.scipy.sparse.linalg import logdet, splu, spsolve
 from tests.every import every
 from tests.rules.checker import check
 
@@ -16,6 +16,7 @@ RNG = np.random.default_rng(0)
 CSR = (scipy.sparse.random(N, N, density=0.35, random_state=0, format="csr") + 3.0 * scipy.sparse.eye(N, format="csr")).tocsr()
 COO = CSR.tocoo()
 PLACES = COO.row * N + COO.col
+FULL, FREE = CSR.toarray(), np.array([5, 0, 1, 3])
 V, B, M = np.array(COO.data), RNG.normal(size=N), RNG.normal(size=(N, 2))
 #: How a matrix is made of values, with the places of `COO`.
 MADE = {
@@ -36,6 +37,11 @@ COMPUTED = {
     "both sides": (lambda A, v, b, m: m.T @ A(v) @ m, lambda D, v, b, m: m.T @ D(v) @ m),
     "sum": (lambda A, v, b, m: (2.0 * A(v) - A(v * v)) @ b, lambda D, v, b, m: (2.0 * D(v) - D(v * v)) @ b),
     "and a constant": (lambda A, v, b, m: (A(v) + scipy.sparse.eye_array(N)) @ b, lambda D, v, b, m: (D(v) + np.eye(N)) @ b),
+    "from a constant": (lambda A, v, b, m: (scipy.sparse.eye_array(N) - A(v) / b[0]) @ b, lambda D, v, b, m: (np.eye(N) - D(v) / b[0]) @ b),
+    "sparse products": (lambda A, v, b, m: (CSR.T @ (A(v).tocsc() @ A(v * v)) @ COO) @ b, lambda D, v, b, m: FULL.T @ (D(v) @ (D(v * v) @ (FULL @ b)))),
+    "part": (lambda A, v, b, m: (A(v) + A(v))[FREE][:, FREE] @ b[FREE] * A(v)[1, 1], lambda D, v, b, m: 2.0 * (D(v)[FREE][:, FREE] @ b[FREE]) * D(v)[1, 1]),
+    "diagonal": (lambda A, v, b, m: (A(v) + A(v)).diagonal() * b, lambda D, v, b, m: 2.0 * np.diagonal(D(v)) * b),
+    "factors": (lambda A, v, b, m: splu(A(v).tocsc()).solve(m, "T"), lambda D, v, b, m: np.linalg.solve(D(v).T, m)),
     "solution": (lambda A, v, b, m: spsolve(A(v), b), lambda D, v, b, m: np.linalg.solve(D(v), b)),
     "solutions": (lambda A, v, b, m: spsolve(A(v), m), lambda D, v, b, m: np.linalg.solve(D(v), m)),
     "dense": (lambda A, v, b, m: A(v).toarray() * b, lambda D, v, b, m: D(v) * b),
@@ -43,7 +49,7 @@ COMPUTED = {
 }
 
 
-@every("made, computed", [("csr", name) for name in COMPUTED] + [(name, "solution") for name in MADE] + [("coo", "both sides"), ("transposed", "product")])
+@every("made, computed", [("csr", name) for name in COMPUTED] + [("transposed", "part"), ("coo", "sparse products")] + [(name, "solution") for name in MADE] + [("coo", "both sides"), ("transposed", "product")])
 def test_all_modes_beside_a_dense_matrix(made, computed):
     ours, theirs = COMPUTED[computed]
     matrix = lambda v: MADE[made](tg.tensor(v)) if isinstance(v, np.ndarray) else MADE[made](v)

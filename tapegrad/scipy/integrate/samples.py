@@ -9,6 +9,11 @@ from ..mirrors import array, constant, mirror
 _special = Lazily("scipy.special")
 
 
+def _step(dx):
+    """`dx`; a Python number leaves the dtype of the samples as it is."""
+    return dx if isinstance(dx, (int, float)) else array(dx)
+
+
 def _spacing(x, y, axis):
     """The distances of the points `x` along `axis`, in a shape that broadcasts with `y`."""
     x = array(x)
@@ -26,7 +31,7 @@ def trapezoid(y, x=None, dx=1.0, axis=-1):
     """Integral by the trapezoidal rule; differentiable in `y`, `x` and `dx`."""
     y = array(y)
     axis = axis_index(axis, y.ndim)
-    d = array(dx) if x is None else _spacing(x, y, axis)
+    d = _step(dx) if x is None else _spacing(x, y, axis)
     return np.sum(d * (part(y, axis, 1, None) + part(y, axis, None, -1)) / 2.0, axis=axis)
 
 
@@ -40,13 +45,13 @@ def cumulative_trapezoid(y, x=None, dx=1.0, axis=-1, initial=None):
     axis = axis_index(axis, y.ndim)
     if y.shape[axis] == 0:
         raise ValueError("At least one point is required along `axis`.")
-    d = array(dx) if x is None else _spacing(x, y, axis)
+    d = _step(dx) if x is None else _spacing(x, y, axis)
     sums = np.cumsum(d * (part(y, axis, 1, None) + part(y, axis, None, -1)) / 2.0, axis=axis)
     if initial is None:
         return sums
     if np.ndim(initial) or initial != 0:
         raise ValueError("`initial` must be `None` or `0`.")
-    first = np.zeros([1 if k == axis else extent for k, extent in enumerate(sums.shape)])
+    first = np.zeros([1 if k == axis else extent for k, extent in enumerate(sums.shape)], sums.dtype)
     return np.concatenate([first, sums], axis=axis)
 
 
@@ -61,7 +66,7 @@ def simpson(y, x=None, *, dx=1.0, axis=-1):
     axis = axis_index(axis, y.ndim)
     count = y.shape[axis]
     if x is None:
-        widths = np.ones([count - 1 if k == axis else 1 for k in range(y.ndim)]) * array(dx)
+        widths = np.ones([count - 1 if k == axis else 1 for k in range(y.ndim)], np.finfo(y.dtype).dtype) * _step(dx)
     else:
         widths = _spacing(x, y, axis)
         if not np.all(widths):

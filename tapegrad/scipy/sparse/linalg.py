@@ -30,18 +30,30 @@ class Factors(Beside):
         return self.theirs
 
 
+class _Solutions:
+    """What `splu` gives of a `SparseTensor`: solutions, differentiable in its values and the right side."""
+
+    def __init__(self, matrix):
+        self._matrix = matrix
+
+    def solve(self, rhs, trans="N"):
+        """The solution of ``A @ x = rhs``, or of ``A.T @ x = rhs`` ("T")."""
+        return spsolve(self._matrix if trans == "N" else self._matrix.T, rhs)
+
+
 def splu(A, permc_spec=None, diag_pivot_thresh=None, relax=None, panel_size=None, options=None):
-    """The LU factors of a constant sparse matrix; ``splu(A).solve(b)`` is differentiable in `b`.
+    """The LU factors of a sparse matrix; ``splu(A).solve(b)`` is differentiable in `b` and, of a `SparseTensor`, in its values.
 
     Parameters
     ----------
-    A : sparse matrix or array, shape (n, n)
+    A : sparse matrix or array, or SparseTensor, shape (n, n)
     permc_spec, diag_pivot_thresh, relax, panel_size, options
-        As in SciPy.
+        As in SciPy; of a `SparseTensor` without effect.
 
     Returns
     -------
     Factors
+        Of a `SparseTensor` they have `solve` alone.
 
     Raises
     ------
@@ -57,6 +69,8 @@ def splu(A, permc_spec=None, diag_pivot_thresh=None, relax=None, panel_size=None
     >>> b.grad
     tensor([0.3750, 0.2500])
     """
+    if isinstance(A, SparseTensor):
+        return _Solutions(A)
     return Factors(_theirs.splu(A, permc_spec, diag_pivot_thresh, relax, panel_size, options or {}))
 
 

@@ -32,8 +32,11 @@ class Pattern:
         return kept[1]
 
 
+_HAS = "A @ t, t @ A, A.T, A[rows][:, columns], A.toarray(), A.diagonal(), sums, multiples, products with sparse matrices, spsolve, splu, logdet"
+
+
 class SparseTensor:
-    """A sparse matrix with values on the tape: ``A @ t``, ``t @ A``, `spsolve`, `logdet`, ``A.T``, sums and multiples of it.
+    """A sparse matrix with values on the tape: ``A @ t``, ``t @ A``, `spsolve`, `logdet`, ``A.T``, parts, sums, multiples and products of it.
 
     Attributes
     ----------
@@ -54,8 +57,10 @@ class SparseTensor:
         self.data, self.coords, self.shape, self.nnz, self.pattern = data, coords, shape, len(coords[0]), Pattern(coords, shape)
 
     def __array_function__(self, function, types, args, kwargs):
-        name = function.__name__
-        raise UnsupportedFunctionError(f"np.{name} of a sparse matrix with values on the tape; use A @ t, t @ A, A.T, A.toarray(), spsolve, logdet")
+        raise UnsupportedFunctionError(f"np.{function.__name__} of a sparse matrix with values on the tape; it has {_HAS}")
+
+    def __getattr__(self, name):
+        raise AttributeError(f"a sparse matrix with values on the tape has no {name}; it has {_HAS}")
 
     def __repr__(self):
         return f"SparseTensor({self.shape[0]} by {self.shape[1]}, {self.nnz} values)"
@@ -65,17 +70,19 @@ class SparseTensor:
         """The transposed matrix, with the same values."""
         return SparseTensor(self.data, self.coords[::-1], self.shape[::-1])
 
-    def tocoo(self):
-        """This: it is in that format."""
+    def tocoo(self, copy=False):
+        """This: it is in that format, and serves for the others."""
         return self
 
+    tocsc = tocsr = tocoo
+
     def __matmul__(self, other):
-        return sparse_product(self, array(other))
+        return _product(self, other.tocoo()) if _sparse_too(other) else sparse_product(self, array(other))
 
     dot = __matmul__
 
     def __rmatmul__(self, other):
-        return F.transpose(self.T @ F.transpose(array(other)))
+        return _product(other.tocoo(), self) if _sparse_too(other) else F.transpose(self.T @ F.transpose(array(other)))
 
     def __mul__(self, number):
         if np.ndim(number):
@@ -84,11 +91,14 @@ class SparseTensor:
 
     __rmul__ = __mul__
 
+    def __truediv__(self, number):
+        return self * (1.0 / number)
+
     def __neg__(self):
         return self * -1.0
 
     def __add__(self, other):
-        if not (is_sparse(other) or isinstance(other, SparseTensor)):
+        if not _sparse_too(other):
             return NotImplemented
         if other.shape != self.shape:
             raise ShapeError(f"a sum of sparse matrices of shapes {self.shape} and {other.shape}")
@@ -100,10 +110,48 @@ class SparseTensor:
     def __sub__(self, other):
         return self + -other
 
+    def __rsub__(self, other):
+        return -self + other
+
+    def __getitem__(self, key):
+        """The part at these rows and columns, as of SciPy's ``csr_array``; or one number."""
+        places, which = np.unique(self._places(), return_inverse=True)
+        data = F.segment_sum(self.data, which, len(places))
+        # Numbers stand for the values, as in `_with_values`.
+        part = _sparse.csr_array((np.arange(1.0, len(places) + 1.0), np.divmod(places, self.shape[1])), shape=self.shape)[key]
+        if np.ndim(part) == 0:
+            return data[int(part) - 1] if part else 0.0
+        if part.ndim == 1:
+            raise UnsupportedFunctionError("a row or column of a sparse matrix with values on the tape is no vector; write A[k : k + 1] or A[:, k : k + 1]")
+        part = part.tocoo()
+        return SparseTensor(data[np.asarray(part.data, int) - 1], part.coords, part.shape)
+
+    def diagonal(self):
+        """The elements with the same row and column."""
+        on = np.flatnonzero(self.coords[0] == self.coords[1])
+        return F.segment_sum(self.data[on], self.coords[0][on], min(self.shape))
+
+    def _places(self):
+        return self.coords[0] * self.shape[1] + self.coords[1]
+
     def toarray(self):
         """The matrix as a tensor."""
-        places = self.coords[0] * self.shape[1] + self.coords[1]
-        return F.reshape(F.segment_sum(self.data, places, self.shape[0] * self.shape[1]), self.shape)
+        return F.reshape(F.segment_sum(self.data, self._places(), self.shape[0] * self.shape[1]), self.shape)
+
+
+def _sparse_too(other):
+    return is_sparse(other) or isinstance(other, SparseTensor)
+
+
+def _product(a, b):
+    """The product of two sparse matrices: each value of `a` meets those of `b` whose row is its column."""
+    if a.shape[1] != b.shape[0]:
+        raise ShapeError(f"a product of sparse matrices of shapes {a.shape} and {b.shape}")
+    order = np.argsort(b.coords[0], kind="stable")
+    begin, end = (np.searchsorted(b.coords[0][order], a.coords[1], side) for side in ("left", "right"))
+    left = np.repeat(np.arange(len(begin)), end - begin)
+    right = order[np.arange(len(left)) + np.repeat(end - np.cumsum(end - begin), end - begin)]
+    return SparseTensor(a.data[left] * b.data[right], (a.coords[0][left], b.coords[1][right]), (a.shape[0], b.shape[1]))
 
 
 @primitive
@@ -198,7 +246,7 @@ def _with_values(name):
         data = F.lift(array(arg1[0]))
         # SciPy looks at the arguments; where numbers stand tells which value stands there.
         places = getattr(_sparse, name)((np.arange(1.0, data.size + 1.0), *arg1[1:]), shape=shape)
-        if places.nnz == data.size:
+        if len(arg1) == 3 or places.nnz == data.size:
             places = places.tocoo()
             return SparseTensor(data[np.asarray(places.data, int) - 1], places.coords, places.shape)
         return SparseTensor(data, tuple(map(np.asarray, arg1[1])), places.shape)

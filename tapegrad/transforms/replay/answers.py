@@ -29,7 +29,7 @@ from ...array.tensor import Tensor
 from ...autograd.recording import differentiable
 from ...common.dtypes import check_class, has_own_arithmetic
 from ...common.errors import DtypeError, OptionError, ShapeError, StructureError
-from ...common.exact import exact
+from ...common.exact import exact, is_labelled
 from ...common.tree import LEAF, NOTHING, Structure, flatten, leaf_names, unflatten
 from ...program.ports import OTHER
 
@@ -100,7 +100,7 @@ def _static(leaf):
     try:
         hash(leaf)
     except TypeError:
-        if not isinstance(leaf, (np.ndarray, slice)):
+        if not isinstance(leaf, (np.ndarray, slice)) and not is_labelled(type(leaf)):
             raise TypeError(
                 f"an argument of type {type(leaf).__name__} is neither an array nor hashable, so it can be neither an input "
                 "of the tape nor part of its key; pass arrays, numbers, or containers of them"
