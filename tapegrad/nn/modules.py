@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import inspect
 import math
+import operator
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import Any, Self
+from typing import Any, Self, SupportsIndex
 
 import numpy as np
 
@@ -240,8 +241,8 @@ class LayerNorm(Module):
     tensor([[-1.0000,  1.0000]])
     """
 
-    def __init__(self, normalized_shape: int | tuple[int, ...], eps: float = 1e-5, elementwise_affine: bool = True, bias: bool = True) -> None:
-        self.normalized_shape = (int(normalized_shape),) if np.ndim(normalized_shape) == 0 else tuple(normalized_shape)
+    def __init__(self, normalized_shape: SupportsIndex | Iterable[int], eps: float = 1e-5, elementwise_affine: bool = True, bias: bool = True) -> None:
+        self.normalized_shape = (operator.index(normalized_shape),) if isinstance(normalized_shape, SupportsIndex) else tuple(normalized_shape)
         self.eps = eps
         self.weight = Parameter(creation.ones(self.normalized_shape)) if elementwise_affine else None
         self.bias = Parameter(creation.zeros(self.normalized_shape)) if elementwise_affine and bias else None
