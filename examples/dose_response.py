@@ -62,7 +62,7 @@ def fitted(readings):
 def bootstrapped(fits, well, draws=1000, seed=1):
     """The standard deviation of `log_ec50` of one well, from data sets that are simulated with its fit."""
     one = fits[well]
-    deviation = np.sqrt(2.0 * one["cost"] / fits.dof)
+    deviation = np.sqrt(2.0 * one["cost"] / fits.dof[well])
     noise = np.random.default_rng(seed).standard_normal((draws, len(DOSES)))
     again = fitted(curve(one["params"], DOSES) + deviation * noise)
     return float(np.std(again.params["log_ec50"][again.success], ddof=1))
@@ -93,7 +93,7 @@ def main(plot=None, wells=10_000):
     print(fits)
     fair = fits.success & ~idle & np.isfinite(fits.stderr["log_ec50"])
     off = np.abs(fits.params["log_ec50"] - truth["log_ec50"])[fair] / fits.stderr["log_ec50"][fair]
-    covered = float(np.mean(off < stdtrit(fits.dof, 0.975)))
+    covered = float(np.mean(off < stdtrit(fits.dof[fair], 0.975)))
     print(f"the 95 % intervals of log ec50 cover the truth in {100 * covered:.1f} % of {fair.sum()} wells where the substance acts")
     well = int(np.flatnonzero(fair)[0])
     error, spread = float(fits.stderr["log_ec50"][well]), bootstrapped(fits, well)

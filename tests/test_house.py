@@ -150,10 +150,16 @@ def test_no_private_module_of_another_library_is_imported_or_reached():
     assert not found
 
 
-def test_a_file_that_needs_another_library_says_so_itself():
-    """It is found by that word: `.ci/run` runs such files where everything is installed."""
-    needs = re.compile(r"^(?:\w+ = )?pytest\.importorskip\(\"(?!numpy)", re.MULTILINE)
+def test_ci_finds_the_files_that_need_another_library():
+    """`.ci/run` runs them where everything is installed: elsewhere they are skipped, be it for what a test file or a fixture imports."""
+    found = re.compile(re.search(r"grep -rlE '(.+?)' tests", (ROOT / ".ci" / "run").read_text(encoding="utf-8"))[1])
     texts = {path.relative_to(ROOT).with_suffix("").as_posix().replace("/", "."): path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py")}
-    others = {name for name, text in texts.items() if needs.search(text)}
-    assert "tests.nn.test_modules" in others
-    assert [name for name, text in texts.items() if name not in others and others & {*re.findall(r"^from (tests[\w.]*) import", text, re.MULTILINE)}] == []
+    needs = re.compile(r"^(?:\w+ = )?pytest\.importorskip\(\"(?!numpy)", re.MULTILINE)
+    of_others = {name for name, text in texts.items() if needs.search(text)}
+    fixture = re.compile(r"^@pytest\.fixture\ndef (\w+)\(.*\n(?:    .*\n)*?    pytest\.importorskip", re.MULTILINE)
+    fixtures = {each for name, text in texts.items() if name.endswith("conftest") for each in fixture.findall(text)}
+    assert "tests.nn.test_names" in of_others and fixtures == {"picture"}
+    asking = re.compile(rf"^def test_\w+\(.*\b({'|'.join(fixtures)})\b", re.MULTILINE)
+    for name, text in texts.items():
+        if of_others & {*re.findall(r"^from (tests[\w.]*) import", text, re.MULTILINE)} or asking.search(text):
+            assert found.search(text), name
