@@ -75,6 +75,7 @@ _POSITIONAL = {
     "is_busday": "dates weekmask holidays busdaycal out", "datetime_as_string": "arr unit timezone casting",
     "reduce": "array axis dtype out", "accumulate": "array axis dtype out", "reduceat": "array indices axis dtype out",
     "outer": "A B", "at": "a indices b",
+    "array": "object dtype", "asarray": "a dtype order", "asanyarray": "a dtype order", "ascontiguousarray": "a dtype", "asfortranarray": "a dtype",
 }  # fmt: skip
 
 
