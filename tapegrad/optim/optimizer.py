@@ -8,9 +8,9 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from ..array import creation
 from ..array.complex import ComplexTensor, split
 from ..array.operators import assign_elements
-from ..array.record import normalise, plain
 from ..array.tensor import Tensor
 from ..common.errors import OptimizationError
 from ..tape.modes import enable_grad, no_grad
@@ -102,7 +102,7 @@ class Optimizer:
         """Forget the gradients (or fill them with zeros)."""
         for p in self._params():
             if p.grad is not None:
-                p.grad = None if set_to_none else plain(normalise(np.zeros(p.shape, p.dtype)))
+                p.grad = None if set_to_none else creation.zeros_like(p.grad)
 
     def step(self, closure: Callable[[], L] | None = None) -> L | None:
         """Change each parameter once, by its ``.grad``; parameters without one stay.

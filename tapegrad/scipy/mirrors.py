@@ -126,7 +126,12 @@ def along(x, axis, function):
     constant_part = function(np.zeros((n, 1)))
     matrix = imported("scipy.sparse").csr_array(function(np.eye(n)) - constant_part)
     filtered = matrix @ np.reshape(moved, (n, -1)) + constant_part
-    return np.moveaxis(np.reshape(filtered, (-1, *moved.shape[1:])), 0, axis)
+    return in_dtype(np.moveaxis(np.reshape(filtered, (-1, *moved.shape[1:])), 0, axis), x)
+
+
+def in_dtype(result, samples):
+    """A result in the dtype of the samples, as SciPy's; of integers it stays float64."""
+    return result.astype(samples.dtype, copy=False) if samples.dtype.kind in "fc" else result
 
 
 def weighted(table, parts):

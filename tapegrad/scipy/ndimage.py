@@ -7,7 +7,7 @@ from ..array.record import guard_on
 from ..common.errors import UnsupportedFunctionError
 from ..common.uninterrupted import Lazily
 from ..numpy_api.products import all_finite
-from .mirrors import along, array, mirror, names_of, weighted
+from .mirrors import along, array, in_dtype, mirror, names_of, weighted
 
 __all__, __dir__, __getattr__ = names_of(__name__)
 _ndimage = Lazily("scipy.ndimage")
@@ -22,8 +22,7 @@ def _without_out(output, name):
 def gaussian_filter1d(input, sigma, axis=-1, order=0, output=None, mode="reflect", cval=0.0, truncate=4.0, *, radius=None):
     """A Gaussian filter along an axis: SciPy's weights, as a constant sparse matrix."""
     _without_out(output, "gaussian_filter1d")
-    x = array(input)
-    return along(x, axis, lambda x: _ndimage.gaussian_filter1d(x, sigma, 0, order, None, mode, cval, truncate, radius=radius)).astype(x.dtype, copy=False)
+    return along(array(input), axis, lambda x: _ndimage.gaussian_filter1d(x, sigma, 0, order, None, mode, cval, truncate, radius=radius))
 
 
 @mirror
@@ -67,7 +66,7 @@ def map_coordinates(input, coordinates, output=None, order=3, mode="constant", c
     """
     _without_out(output, "map_coordinates")
     x, at = array(input), array(coordinates)
-    dtype = x.dtype
+    samples = x
     if order not in _WEIGHTS or mode not in _MODES or mode == "grid-constant" and order > 1:
         raise UnsupportedFunctionError(
             f"map_coordinates of tensors has order 0, 1, 2 or 3, not {order!r}, and the modes {', '.join(_MODES)} (grid-constant up to order 1), not {mode!r}"
@@ -88,7 +87,7 @@ def map_coordinates(input, coordinates, output=None, order=3, mode="constant", c
     if mode == "grid-constant":
         x, at = np.pad(x, 1, constant_values=cval), [place + 1.0 for place in at]
     found = weighted(x, [_neighbours(place, size, order, mode) for place, size in zip(at, x.shape)])
-    return (np.where(outside, cval, found) if mode == "constant" else found).astype(dtype, copy=False)
+    return in_dtype(np.where(outside, cval, found) if mode == "constant" else found, samples)
 
 
 def _neighbours(place, size, order, mode):

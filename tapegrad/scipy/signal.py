@@ -131,5 +131,4 @@ def savgol_filter(x, window_length, polyorder, deriv=0, delta=1.0, axis=-1, mode
     if is_complex(x := array(x)):
         # SciPy leaves the imaginary part out, and warns.
         raise refused("savgol_filter")
-    filtered = along(x, axis, lambda x: imported("scipy.signal").savgol_filter(x, window_length, polyorder, deriv, delta, 0, mode, cval))
-    return filtered.astype(x.dtype, copy=False)
+    return along(x, axis, lambda x: imported("scipy.signal").savgol_filter(x, window_length, polyorder, deriv, delta, 0, mode, cval))

@@ -188,6 +188,17 @@ def test_float32_stays_float32():
         np.testing.assert_allclose(found.detach().numpy(), wanted, rtol=2e-5, atol=1e-6)
 
 
+def test_integers_give_floats():
+    numbers = tg.tensor(np.arange(9) ** 2)
+    for function in (
+        lambda y: mirrored.signal.savgol_filter(y, 5, 2), lambda y: mirrored.ndimage.gaussian_filter(y, 1.2), lambda y: mirrored.integrate.simpson(y),
+        lambda y: mirrored.integrate.trapezoid(y), lambda y: mirrored.ndimage.map_coordinates(y, np.array([[1.5, 3.2]]), order=1),
+    ):  # fmt: skip
+        found = function(numbers)
+        assert found.dtype == np.float64
+        np.testing.assert_array_equal(found.numpy(), function(numbers.astype(float)).numpy())
+
+
 @pytest.mark.parametrize("mode", ["reflect", "mirror", "nearest", "constant", "grid-wrap", "grid-constant"])
 def test_the_nearest_element_halfway_between_two_is_scipys(mode):
     numbers, at = np.arange(5.0), np.arange(-3.0, 8.0, 0.25)[None]

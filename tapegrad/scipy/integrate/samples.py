@@ -66,7 +66,7 @@ def simpson(y, x=None, *, dx=1.0, axis=-1):
     axis = axis_index(axis, y.ndim)
     count = y.shape[axis]
     if x is None:
-        widths = np.ones([count - 1 if k == axis else 1 for k in range(y.ndim)], np.finfo(y.dtype).dtype) * _step(dx)
+        widths = np.ones([count - 1 if k == axis else 1 for k in range(y.ndim)], np.float32 if y.dtype.char in "fF" else np.float64) * _step(dx)
     else:
         widths = _spacing(x, y, axis)
         if not np.all(widths):

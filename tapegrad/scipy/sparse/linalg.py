@@ -37,7 +37,9 @@ class _Solutions:
         self._matrix = matrix
 
     def solve(self, rhs, trans="N"):
-        """The solution of ``A @ x = rhs``, or of ``A.T @ x = rhs`` ("T")."""
+        """The solution of ``A @ x = rhs``, or of ``A.T @ x = rhs`` ("T" or "H")."""
+        if trans not in ("N", "T", "H"):
+            raise ValueError(f'trans={trans!r}: choose one of "N", "T", "H"')
         return spsolve(self._matrix if trans == "N" else self._matrix.T, rhs)
 
 
