@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 
-from ..common.dtypes import plain_array
+from ..common.dtypes import by_rows, plain_array
 from ..common.errors import GradientError
 from ..common.registry import registry
 from ..rules.shaping import look
@@ -13,7 +13,7 @@ from ..tape.places import caller_place
 from ..tape.store import thread_state
 from .differentiable import Differentiable
 from .record import apply, choose_store, current_body, normalise, trace_of
-from .views import root_of, sharers, span, views_of
+from .views import note_view, root_of, sharers, span, views_of, window_of
 
 
 def note_change(x):
@@ -74,6 +74,24 @@ def has_alone(x):
 def has_tangent_alone(x):
     """Whether only the dual number `x` has its tangent, which is in no variable."""
     return sys.getrefcount(x._d) == _ALONE
+
+
+def owner_of(x):
+    """`root_of` of a tensor that is written to on a tape; one with its elements in another order than C's becomes a view of one by rows."""
+    root, window = root_of(x)
+    if type(root._v) is float or root._v.flags.c_contiguous:
+        return root, window
+    array, axes = by_rows(root._v)
+    if not array.flags.c_contiguous:
+        return root, window
+    step = array.itemsize
+    views = [*views_of(root), (root, root.shape, tuple([s // step for s in root._v.strides]), 0)]
+    rows = apply("transpose", (root,), (("axes", tuple(axes)),), value=array.copy())
+    root._extras().views.clear()
+    for view, *window in views:
+        view._v, view._x.made = look(rows._v, *window), None
+        note_view(rows, view)
+    return rows, window_of(rows, x)
 
 
 def check_distinct(shape, steps):

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..common.dtypes import NUMBERS, plain_array
+from ..common.dtypes import NUMBERS, by_rows, plain_array
 from ..common.errors import DtypeError, LeaveTapeError, SeedShapeError, StructureError
 from ..common.printing import format_tensor
 from ..common.registry import registry
@@ -266,8 +266,8 @@ def leave(level):
         views, value = views_of(target), target.value
         if not isinstance(value, Differentiable):
             # The old memory may have been given out.
-            value = plain(value if type(value) is float else np.array(value, order="C"))
-            parts = [(view, plain(look(value._v, *window))) for view, *window in views]
+            value = plain(value if type(value) is float else np.copy(value))
+            parts = [(view, plain(look(by_rows(value._v)[0], *window))) for view, *window in views]
         else:
             parts = [(view, view.value) for view, *_ in views if level_of(view) == level]
         for one, now in ((target, value), *parts):

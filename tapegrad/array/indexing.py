@@ -25,7 +25,7 @@ from ..rules import BY_NAME
 from ..rules.shaping import look
 from ..tape.layout import c_strides
 from ..tape.store import thread_state
-from .assigning import check_distinct, has_alone, has_tangent_alone, write
+from .assigning import check_distinct, has_alone, has_tangent_alone, owner_of, write
 from .differentiable import Differentiable
 from .dual import Dual, made
 from .functions import broadcast_to, concatenate, frozen, moved_by, positions_of, ravel, reshape, where
@@ -262,6 +262,8 @@ def setitem(x, key, value):
             f"a value that requires a gradient is assigned into a tensor of dtype {array.dtype}, which would round it "
             "and cut its derivative; make that tensor with tg.zeros or .astype(float)"
         )
+    root, window = owner_of(x)
+    array = x._v
     if masked:
         setitem(x, Ellipsis, where(reshape(live, (*live.shape, *(1,) * (array.ndim - live.ndim))), value, x))
         return

@@ -25,7 +25,7 @@ from ..interpreter.fields import share
 from ..rules import BY_NAME
 from ..tape.layout import meta_of
 from ..tape.watch import apart, copy_of
-from .assigning import assign_value, before_change, check_distinct, note_change, write
+from .assigning import assign_value, before_change, check_distinct, note_change, owner_of, write
 from .complex import UFUNCS, ComplexTensor, conjugate
 from .differentiable import Differentiable, not_in_pandas
 from .dual import at_once
@@ -307,6 +307,7 @@ def _changed(x, result):
         result = astype(result, x.dtype)
     shared = window is not None or views_of(x)
     if shared and x.dtype.kind == "f" and recorded(root, result):
+        root, window = owner_of(x)
         steps, start = steps_of(x, window)
         check_distinct(x.shape, steps)
         write(root, result, x.shape, steps, start)

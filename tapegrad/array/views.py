@@ -12,6 +12,7 @@ import weakref
 
 import numpy as np
 
+from ..common.dtypes import by_rows
 from ..common.errors import ModifiedInPlaceError
 from ..interpreter.fields import data_address
 from ..tape.layout import c_strides
@@ -60,21 +61,19 @@ def sharers(x):
 
 
 def window_of(root, view):
-    """Strides and offset, in elements of the C-ordered `root`, of what `view` looks at; None if at other memory."""
+    """Strides and offset of what `view` looks at, in elements of `root` as they lie in memory; None if at other memory."""
     owner, array = root._v, view._v
     if type(owner) is float or type(array) is float or array.size == 0:
         return None
-    start, item, extent = data_address(array) - data_address(owner), owner.itemsize, owner.nbytes
-    if not owner.flags.c_contiguous:
-        extent = sum(abs(s) * (n - 1) for s, n in zip(owner.strides, owner.shape)) + item
-        if 0 <= start < extent:
-            raise ModifiedInPlaceError(
-                f"a tensor of shape {tuple(root.shape)} that is not stored row by row is written to while a view of "
-                "it is alive; write to a copy made with .copy(), or let go of the view (del) first"
-            )
-        return None
+    start, item = data_address(array) - data_address(owner), owner.itemsize
+    extent = sum(abs(s) * (n - 1) for s, n in zip(owner.strides, owner.shape)) + item
     if not 0 <= start < extent:
         return None
+    if not (owner.flags.c_contiguous or by_rows(owner)[0].flags.c_contiguous):
+        raise ModifiedInPlaceError(
+            f"a tensor of shape {tuple(root.shape)} whose elements lie apart in memory is written to while a view of "
+            "it is alive; write to a copy made with .copy(), or let go of the view (del) first"
+        )
     return tuple([s // item for s in array.strides]), start // item
 
 

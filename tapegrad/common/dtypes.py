@@ -92,6 +92,12 @@ def readable(array):
     return array if array.dtype.isnative and array.flags.aligned else array.astype(array.dtype.newbyteorder("="))
 
 
+def by_rows(array):
+    """`array` with its axes in the order in which they lie in memory, from the longest stride on, and what axes these are."""
+    axes = np.argsort([-abs(step) for step in array.strides], kind="stable").tolist()
+    return array.transpose(axes), axes
+
+
 def in_another_order(array):
     """Whether an array, read as it lies in memory, comes in another order than that of C."""
     return not array.flags.c_contiguous and not array.copy("K").flags.c_contiguous

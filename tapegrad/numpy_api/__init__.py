@@ -1,6 +1,6 @@
 """NumPy's interface to tensors and dual numbers: what ``np.f(t)`` and ``t.f()`` run.
 
-Imports: common, rules, tape, interpreter, array.
+Imports: common, rules, interpreter, array.
 
 `dispatch` receives the calls and holds the tables; the other modules fill them, a family each, and
 `refused` says what is not offered and why.  Importing this package registers everything.

@@ -11,10 +11,6 @@ import inspect
 import numpy as np
 
 from ..array import functions as F
-from ..array.differentiable import below
-from ..array.record import tracked
-from ..common.errors import UnsupportedFunctionError
-from ..tape.store import thread_state
 from .dispatch import any_tracked, constant_of, implements, refuse, values_of
 
 #: What NumPy takes for an array, as a tensor.
@@ -76,18 +72,7 @@ for _function in (
 # ---- one array in another shape ------------------------------------------------------
 
 
-def _known_layout(a):
-    """Refuse to look at the memory order where arguments came in another one than C, and their variables are in that."""
-    variable = below(a)
-    if tracked(variable) and (thread_state().store if variable._t is None else variable._t).reordered:
-        raise UnsupportedFunctionError(
-            "order='A' or 'K' depends on how an array lies in memory, and an argument of this function was not "
-            "C-contiguous; ask for order='C' or 'F', or pass np.ascontiguousarray(argument)"
-        )
-
-
 def _is_fortran(a):
-    _known_layout(a)
     return isinstance(a._v, np.ndarray) and a._v.flags.f_contiguous and not a._v.flags.c_contiguous
 
 
@@ -120,7 +105,6 @@ def _ravel(a, order="C"):
         return F.ravel(a)
     if order != "K":
         raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got {order!r})")
-    _known_layout(a)
     positions = np.empty_like(np.asarray(a._v), np.int64)
     positions[...] = np.arange(a.size).reshape(a.shape)
     positions = positions.ravel("K")

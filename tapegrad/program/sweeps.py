@@ -19,7 +19,7 @@ from ..autograd.gradients import grad
 from ..autograd.reading import Region
 from ..autograd.recording import as_plain, check_result, differentiable, differentiating, refuse_captured, refuse_outer
 from ..autograd.tape import Tape
-from ..common.dtypes import in_another_order, readable
+from ..common.dtypes import readable
 from ..common.errors import ModifiedInPlaceError
 from ..common.tree import flatten, leaf_names, unflatten
 from ..common.uninterrupted import cached_property
@@ -151,17 +151,15 @@ class StoreWalk(NumberWalk):
     at_once = True
 
     def __init__(self, f, args, argnums, kwargs=None, plain=False):
-        args, leaves, reordered = list(args), [], False
+        args, leaves = list(args), []
         for k in argnums:
             parts, structure = flatten(args[k])
             values = [differentiable(p, f"argument {k}{name}") for p, name in zip(parts, leaf_names(structure))]
-            reordered = reordered or any(isinstance(value, np.ndarray) and in_another_order(value) for value in values)
-            parts = [tensor(np.asarray(value, order="C") if isinstance(value, np.ndarray) else value, requires_grad=True) for value in values]
+            parts = [tensor(value, requires_grad=True) for value in values]
             args[k] = unflatten(structure, parts)
             leaves += parts
         keys = [leaf._k for leaf in leaves]
         with enable_grad(), Tape() as tape, differentiating(leaves), clarified:
-            tape.store.reordered = reordered
             result = f(*args, **(kwargs or {}))
         self.store = store = tape.store
         refuse_outer(store)

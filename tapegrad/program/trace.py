@@ -141,8 +141,8 @@ class Trace:
     #: Whether it is finished: values of its tensors are those of that call.
     done = False
 
-    def __init__(self, store, captured=None, reordered=False):
-        self.store, store.reordered = store, reordered
+    def __init__(self, store, captured=None):
+        self.store = store
         store.trace, store.runs_at = self, 0
         self.entries, self.constants, self.captured = {}, Constants(), captured or {}
         self.cuts, self.cannot = [], ""

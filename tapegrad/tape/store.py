@@ -106,7 +106,7 @@ class TapeStore(_Words):
         "leaves", "leaf_list", "watched", "signatures", "pending", "passing", "most_signatures", "began", "due",
         "runs", "codes", "in_python", "hooks", "node_hooks", "pre_hooks", "retained", "thread", "explicit", "forward",
         "retired", "live_rows", "special", "others", "pinned", "resting", "before", "cleared", "clearings", "trace", "calling", "seen",
-        "reordered", "__weakref__",
+        "__weakref__",
     )  # fmt: skip
 
     def __init__(self, thread, explicit=False, parts=None):
@@ -116,7 +116,6 @@ class TapeStore(_Words):
         self.thread, self.explicit = thread, explicit
         self.forward = self.retired = self.trace = None
         #: Whether some argument was not in C order: what is recorded sees a copy that is.
-        self.reordered = False
         # A place or the user's frame, while a rule of ours is run on tensors: each of its operations stands there.
         self.calling = None
         self.length, self.generation, self.seen = 1, next(_GENERATIONS), []
@@ -332,7 +331,7 @@ class TapeStore(_Words):
 
     def renew(self):
         """Forget what is recorded and start again in the same memory: of a store that no tensor points to."""
-        self.length, self.generation, self.special, self.reordered, self.due = 1, next(_GENERATIONS), False, False, self.capacity
+        self.length, self.generation, self.special, self.due = 1, next(_GENERATIONS), False, self.capacity
         self.leaves.clear()
         self.leaf_list.clear()
         if self.codes:

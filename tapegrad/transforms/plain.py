@@ -14,7 +14,6 @@ from ..array.record import normalise
 from ..array.tensor import Tensor
 from ..autograd.backward import sweep_back, sweep_straight
 from ..autograd.recording import check_number, check_result, differentiable, refuse_captured, refuse_outer
-from ..common.dtypes import in_another_order
 from ..common.errors import StructureError
 from ..common.tree import LEAF, flatten, leaf_names, unflatten
 from ..interpreter.fields import constant, place
@@ -142,9 +141,7 @@ class _EagerCall:
     def _variable(self, value):
         """A tensor with a copy of `value` that lies on the tape."""
         if value.__class__ is not float:
-            if not value.flags.c_contiguous and in_another_order(value):
-                self.store.reordered = True
-            value = normalise(value.copy())
+            value = normalise(np.copy(value))
         t = constant(Tensor, value)
         if value.__class__ is not float:
             t._m = meta_of(value)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.common.errors import ModifiedInPlaceError, TapeMismatchError
+from tapegrad.common.errors import TapeMismatchError
 from tests.rules.checker import leaf, plain
 
 
@@ -107,10 +107,11 @@ def run(seed, x, y, more=False):
 
 @pytest.mark.parametrize("block", range(8))
 def test_tensors_do_what_arrays_do(block):
+    order = "CF"[block % 2]
     refused = 0
     for seed in range(100 * block, 100 * (block + 1)):
         rng = np.random.default_rng(seed)
-        x, y = rng.normal(size=[(4,), (3, 3), (2, 3), (2, 3, 2)][seed % 4]), rng.normal(size=3)
+        x, y = np.array(rng.normal(size=[(4,), (3, 3), (2, 3), (2, 3, 2)][seed % 4]), order=order), rng.normal(size=3)
         try:
             expected = run(seed, x, y, True)
         except ValueError as error:
@@ -119,18 +120,13 @@ def test_tensors_do_what_arrays_do(block):
             refused += 1
             continue
         leaves = leaf(x), leaf(y)
-        try:
-            found = run(seed, *leaves, True)
-        except ModifiedInPlaceError as error:
-            assert "not stored row by row" in str(error)
-            refused += 1
-            continue
+        found = run(seed, *leaves, True)
         assert len(found) == len(expected)
         for f, e in zip(found, expected):
             np.testing.assert_allclose(plain(f), e, rtol=1e-12, atol=1e-12, err_msg=f"program {seed}")
         weights = [rng.normal(size=e.shape) for e in expected]
         sum((w * f).sum() for w, f in zip(weights, found)).backward()
-        ways = rng.normal(size=x.shape), rng.normal(size=y.shape)
+        ways = np.array(rng.normal(size=x.shape), order=order), rng.normal(size=y.shape)
         exact = sum(float(np.sum(plain(t.grad) * d)) for t, d in zip(leaves, ways) if t.grad is not None)
         ends = [sum(float(np.sum(w * e)) for w, e in zip(weights, run(seed, x + h * ways[0], y + h * ways[1], True))) for h in (1e-6, -1e-6)]
         measured = (ends[0] - ends[1]) / 2e-6

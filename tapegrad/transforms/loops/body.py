@@ -24,7 +24,6 @@ from ...array.functions import concatenate, reshape, stack
 from ...array.record import record_nondiff, store_of, tracked
 from ...array.views import root_of, views_of
 from ...autograd.tape import Tape
-from ...common.dtypes import in_another_order
 from ...common.errors import GradientError, LeaveTapeError, NestingError, StructureError
 from ...common.host_functions import HostFunction
 from ...common.observers import LISTENERS
@@ -60,13 +59,11 @@ class LeafLayout:
         Shape and dtype of each.
     size : int
         Of the vector.
-    reordered : bool
-        Whether one lay in memory in another order than that of C, in which the body sees it.
     weak : set of int
         Leaves of a carry that began as numbers whose dtype gives way, as that of Python's numbers does.
     """
 
-    reordered, weak = False, frozenset()
+    weak = frozenset()
 
     def __init__(self, leaves, structure):
         self.structure, self.leaves = structure, leaves
@@ -79,10 +76,7 @@ class LeafLayout:
     def of(cls, thing):
         """The layout of a container of numbers and arrays."""
         leaves, structure = flatten(thing)
-        layout = cls([_described(leaf) for leaf in leaves], structure)
-        values = [getattr(leaf, "_v", leaf) for leaf in leaves]
-        layout.reordered = any(isinstance(value, np.ndarray) and in_another_order(value) for value in values)
-        return layout
+        return cls([_described(leaf) for leaf in leaves], structure)
 
     @staticmethod
     def pack(leaves):
@@ -318,7 +312,6 @@ def recorded(function, carry, element, values, captures, what, keeping=0):
     with Tape() as tape, enable_grad():
         trace = BodyTrace(tape.store, captures)
         trace.keeping = keeping
-        tape.store.reordered = any(layout is not None and layout.reordered for layout in (carry, element))
         try:
             for store, _ in around:
                 store.ident = -1

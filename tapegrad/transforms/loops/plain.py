@@ -95,23 +95,33 @@ def _named(what):
     return NOTHING if checking is None else checking.within(what)
 
 
+def _by_rows(container, leaves, structure):
+    """`container` with its arrays row by row, as a recorded body sees them: what shares memory with what depends on that."""
+    if all([leaf.__class__ is not np.ndarray or leaf.flags.c_contiguous for leaf in leaves]):
+        return container
+    return unflatten(structure, [np.ascontiguousarray(leaf) if leaf.__class__ is np.ndarray else leaf for leaf in leaves])
+
+
 def scan(f, init, leaves, structure, iterations, reverse, watch, body, unit="iteration"):
     """`api.scan` iteration by iteration; `watch`: whether to raise `NeedsRecording`; `body` is the name of `f` in messages."""
-    carry, before, results = init, flatten(init), [None] * iterations
+    before, results = flatten(init), [None] * iterations
+    carry = _by_rows(init, *before)
+    leaves = [np.ascontiguousarray(leaf) if leaf.__class__ is np.ndarray else leaf for leaf in leaves]
     for iteration, k in enumerate(reversed(range(iterations)) if reverse else range(iterations)):
         x = None if structure is None else unflatten(structure, [leaf[k] for leaf in leaves])
         with _named(f"{unit} {k}"):
             carry, results[k] = watched(iteration if watch else -1, pair(f(carry, x)))
-        fitting(before, carry, body)
+        carry = _by_rows(carry, fitting(before, carry, body), before[1])
     return carry, stacked(results) if iterations else None
 
 
 def while_loop(condition, body, init, watch):
     """`api.while_loop` iteration by iteration."""
-    value, before, iteration = init, flatten(init), 0
+    before, iteration = flatten(init), 0
+    value = _by_rows(init, *before)
     while watched(iteration if watch else -1, condition(value)):
         with _named(f"iteration {iteration}"):
             value = watched(iteration if watch else -1, body(value))
         iteration += 1
-        fitting(before, value, "the body of the while loop")
+        value = _by_rows(value, fitting(before, value, "the body of the while loop"), before[1])
     return value

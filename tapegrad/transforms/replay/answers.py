@@ -27,7 +27,7 @@ import numpy as np
 from ...array.dual import Dual
 from ...array.tensor import Tensor
 from ...autograd.recording import differentiable
-from ...common.dtypes import check_class, has_own_arithmetic
+from ...common.dtypes import by_rows, check_class, has_own_arithmetic
 from ...common.errors import DtypeError, OptionError, ShapeError, StructureError
 from ...common.exact import exact, is_labelled
 from ...common.tree import LEAF, NOTHING, Structure, flatten, leaf_names, unflatten
@@ -51,24 +51,24 @@ def sort_arguments(args, kwargs, argnums):
         if kind is float:
             inputs.append(np.array(leaf))
             static.append(("f", want))
-        elif isinstance(leaf, Tensor) or (
+            continue
+        if isinstance(leaf, Tensor) or (
             kind is np.ndarray and leaf.dtype.isnative and (leaf.dtype.char in "df" or leaf.dtype.kind in "biu" and not want)
         ):
             if kind is not np.ndarray:
                 leaf = np.asarray(differentiable(leaf, argument_name(k, structure)) if want or leaf.requires_grad else leaf._v)
-            inputs.append(leaf if leaf.flags.c_contiguous else np.ascontiguousarray(leaf).reshape(leaf.shape))
-            # In another order than C it is another kind: a function may look at the order.
-            static.append((leaf.shape, leaf.dtype.char if leaf.flags.c_contiguous else leaf.dtype.char + REORDERED, want))
         elif want or isinstance(leaf, Dual):
-            inputs.append(np.array(differentiable(leaf, argument_name(k, structure)), order="C"))
-            static.append((inputs[-1].shape, inputs[-1].dtype.char, want))
+            leaf = np.asarray(differentiable(leaf, argument_name(k, structure)))
         elif isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind == "f" or _is_other_integers(leaf):
             check_class(leaf, argument_name(k, structure))
             dtype = leaf.dtype.newbyteorder("=") if leaf.dtype.kind != "f" else np.float64 if leaf.dtype.itemsize > 4 else np.float32
-            inputs.append(np.array(leaf, dtype, order="C"))
-            static.append((inputs[-1].shape, inputs[-1].dtype.char, want))
+            leaf = np.asarray(leaf, dtype)
         else:
             static.append(_static(leaf))
+            continue
+        inputs.append(leaf if leaf.flags.c_contiguous else np.ascontiguousarray(leaf).reshape(leaf.shape))
+        # In another order than C it is another kind: which arrays share memory depends on the order.
+        static.append((leaf.shape, leaf.dtype.char if leaf.flags.c_contiguous else leaf.dtype.char + in_memory(leaf), want))
     key = (structure, tuple(static))
     return inputs, key, leaves
 
@@ -126,13 +126,26 @@ def is_input(mark):
 
 def is_reordered(mark):
     """Whether a leaf with this mark is an array in another order than C."""
-    return len(mark) == 3 and mark[1].endswith(REORDERED)
+    return len(mark) == 3 and REORDERED in mark[1]
+
+
+def in_memory(leaf):
+    """In what order the axes of an array that is not C-contiguous lie in memory, as its mark says it."""
+    return REORDERED + ",".join(map(str, by_rows(leaf)[1]))
+
+
+def _laid_out(value, mark):
+    """A copy of an input in the order in memory that the argument has."""
+    if not is_reordered(mark):
+        return np.array(value)
+    axes = [int(axis) for axis in mark[1].partition(REORDERED)[2].split(",")]
+    return value.transpose(axes).copy().transpose(np.argsort(axes))
 
 
 def with_inputs(leaves, marks, inputs, live):
     """The leaves of a call with ``live(value)`` in the place of each input, of which it gets a copy."""
     remaining = iter(inputs)
-    return [live(np.array(next(remaining))) if is_input(mark) else read_only(leaf) for leaf, mark in zip(leaves, marks)]
+    return [live(_laid_out(next(remaining), mark)) if is_input(mark) else read_only(leaf) for leaf, mark in zip(leaves, marks)]
 
 
 @dataclasses.dataclass(slots=True)

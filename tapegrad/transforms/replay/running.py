@@ -41,7 +41,7 @@ from ...tape.places import function_name, inner_frames, placed_name
 from ...tape.store import thread_state
 from .. import plain
 from ..argnums import check_given
-from .answers import Outcome, argument_name, is_input, is_reordered, with_inputs
+from .answers import Outcome, argument_name, is_input, with_inputs
 
 #: Seconds in derivatives without `jit` after which a function is named.
 EAGER = 1.0
@@ -277,7 +277,7 @@ class Running:
         start = time.perf_counter()
         enabled = thread_state().enabled
         with Tape() as tape, enable_grad(), clarified:
-            trace = Trace(tape.store, {} if self.apart else self.environment.read, any(map(is_reordered, static)))
+            trace = Trace(tape.store, {} if self.apart else self.environment.read)
             trace.keeping, trace.once = kind.keeping, self.apart or self.given is not None
             args, kwargs = unflatten(structure, with_inputs(leaves, static, inputs, trace.enter))
             args, kwargs = self._as_given(args, kwargs)

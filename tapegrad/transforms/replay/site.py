@@ -40,7 +40,20 @@ from ...common.exact import exact
 from ...common.tree import LEAF, REGISTERED, Static, Structure, flatten, has_fields, unflatten
 from ...interpreter.native import data_address
 from ...program import enter as E
-from .answers import MISS, CallPlan, GatherLeaf, MapLeaf, Miss, OutputLeaf, inner, is_input, is_reordered, written
+from .answers import (
+    MISS,
+    REORDERED,
+    CallPlan,
+    GatherLeaf,
+    MapLeaf,
+    Miss,
+    OutputLeaf,
+    in_memory,
+    inner,
+    is_input,
+    is_reordered,
+    written,
+)
 
 #: Types whose equal values are the same to every function; -0.0 and 0.0, and what contains floats, are not.
 _EXACT = (int, bool, str, bytes, type(None))
@@ -246,7 +259,8 @@ class CallSite:
         if is_input(mark):
             if is_reordered(mark):
                 # In the order of C it is another kind of argument.
-                self._miss(f"type({name}) is not ndarray or {name}.flags.c_contiguous")
+                order = mark[1][mark[1].index(REORDERED) :]
+                self._miss(f"type({name}) is not ndarray or {name}.flags.c_contiguous or {self._name('in_memory', in_memory)}({name}) != {order!r}")
                 self._lines.append(f"{name} = {name}.copy()")
             self._pieces.append(name)
         elif mark[0] in _EXACT:

@@ -367,15 +367,41 @@ def test_the_memory_order_of_an_argument():
     def in_order(x):
         return np.sum(np.ravel(x, "C") * np.arange(6.0))
 
-    x = np.arange(6.0).reshape(2, 3)
-    pair = Pair(in_memory)
-    pair.check(x)
-    with pytest.raises(tg.errors.UnsupportedFunctionError, match="C-contiguous"):
-        pair.replayed(np.asfortranarray(x))
-    pair.check(x + 1)
-    pair = Pair(in_order)
-    for point in (x, np.asfortranarray(x), x[::-1], x.T.copy().T, x[:, ::-1]):
-        pair.check(point)
+    def written(x):
+        y = x * 1.0
+        y.reshape(-1)[2] = 10.0 * x[0, 0]
+        z = x.T * x.T
+        z[0, 0] = 3.0 * z[1, 1]
+        row = z[1]
+        row *= 2.0
+        z.reshape(-1)[1] = 2.0
+        return np.sum(y * y * np.arange(6.0).reshape(y.shape)) + np.sum(z * np.arange(6.0).reshape(z.shape))
+
+    x = np.arange(1.0, 7.0).reshape(2, 3)
+    for function in (in_memory, in_order, written):
+        pair = Pair(function)
+        for point in (x, np.asfortranarray(x), x[::-1], x.T.copy().T, x[:, ::-1], np.repeat(x, 2, axis=0)[::2]):
+            pair.check(point)
+            value, (slope,) = tg.value_and_grad(function, argnums=(0,))(point)
+            assert value == function(point.copy("K"))
+            np.testing.assert_allclose(tg.jacfwd(function)(point), slope)
+
+
+def test_carries_lie_by_rows():
+    def body(c, x):
+        y = c * x
+        y.reshape(-1)[2] = 2.0 * c[0, 0]
+        return y, np.sum(y.ravel("K") * np.arange(6.0))
+
+    def f(x):
+        c, sums = tg.scan(body, x[0] * 1.0, x * 0.5)
+        return np.sum(c * np.arange(6.0).reshape(3, 2)) + np.sum(sums)
+
+    x = np.asfortranarray(np.arange(1.0, 13.0).reshape(2, 3, 2))
+    value, slope = tg.value_and_grad(f)(x)
+    assert f(x) == value == f(x.copy())
+    np.testing.assert_allclose(tg.jit(tg.grad(f))(x), slope)
+    np.testing.assert_allclose(tg.jacfwd(f)(x), slope)
 
 
 def test_a_singular_matrix_raises_in_a_replay_too():
