@@ -88,6 +88,13 @@ def floored(x, least):
     return x + (F.clip(x, least) - x).detach()
 
 
+def bounded_log(log, x, pole):
+    """``log(x)``, at least -100; next to its pole with the slope 1e12, by which PyTorch pulls probabilities of 0 and 1 away."""
+    x = lift(x)
+    near = x - pole <= 1e-12
+    return np.where(near, F.clip(log(x.detach()), -100.0) + (x - x.detach()) * 1e12, log(np.where(near, pole + 1.0, x)))
+
+
 def of_rows(x, input):
     """`x`, which has the shape of `input`, or a number for each of its rows."""
     x = lift(x)

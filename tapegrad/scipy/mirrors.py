@@ -70,11 +70,9 @@ def differentiable(*things):
 
 
 def array(thing):
-    """`thing` as an array of floats or complex numbers, or as it is if it is differentiable; lists of tensors are stacked."""
+    """`thing` as an array or tensor of floats or complex numbers; lists of tensors are stacked."""
     thing = operand(thing)
-    if differentiable(thing):
-        return thing
-    result = np.asarray(thing)
+    result = thing if differentiable(thing) else np.asarray(thing)
     return result if result.dtype.char in "fdFD" else result.astype(float)
 
 

@@ -33,6 +33,23 @@ def test_each_number_has_its_own_target():
             loss(tg.tensor([0.5, 0.2]), tg.tensor([1.0]))
 
 
+def test_probabilities_of_0_and_1_are_pulled_away():
+    """The slopes are PyTorch's."""
+    for char in "df":
+        slope = tg.value_and_grad(lambda p: F.binary_cross_entropy(p, np.array([1.0, 0.0, 1.0, 0.5], char), reduction="sum"))
+        for call in (slope, tg.jit(slope)):
+            value, found = call(np.array([0.0, 1.0, 1.0, 0.5], char))
+            np.testing.assert_allclose(value, 200.0 + np.log(2.0), rtol=1e-6)
+            np.testing.assert_allclose(found, [-1e12, 1e12, -1.0, 0.0], rtol=1e-6)
+
+
+def test_a_single_row_has_one_class():
+    assert tg.value_and_grad(lambda x: F.nll_loss(x, 1))(SCORES[0])[1].tolist() == [0.0, -1.0, 0.0]
+    for scores in (SCORES[0, 0], SCORES[None]):
+        with pytest.raises(ValueError, match="axes"):
+            F.nll_loss(scores, 0)
+
+
 def test_widths_of_huber_losses():
     x, y = np.array([0.5, -2.0]), np.array([1.5, 1.0])
     value, slope = tg.value_and_grad(lambda x: F.smooth_l1_loss(x, y, beta=0.0))(x)

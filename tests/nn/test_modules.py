@@ -418,13 +418,14 @@ def test_files():
         tg.save({"x": np.ma.array([1.0, 2.0], mask=[False, True])}, io.BytesIO())
 
 
-def test_files_with_large_integers_and_bytes_in_another_order():
-    thing = {"rng": np.random.PCG64(0).state, "limit": -(2**63), "swapped": np.arange(3.0).astype(">f8")}
+def test_files_with_large_integers_numbers_of_numpy_and_bytes_in_another_order():
+    thing = {"rng": np.random.PCG64(0).state, "limit": -(2**63), "swapped": np.arange(3.0).astype(">f8"), "numbers": (np.float64(0.5), np.float32(2.0), np.int8(3), np.bool_(True), np.array(1.5))}
     file = io.BytesIO()
     tg.save(thing, file)
     file.seek(0)
     found = tg.load(file)
     assert found["rng"] == thing["rng"] and found["limit"] == thing["limit"]
+    assert found["numbers"] == thing["numbers"] and list(map(type, found["numbers"])) == list(map(type, thing["numbers"]))
     assert found["swapped"].dtype == np.float64 and found["swapped"].tolist() == [0.0, 1.0, 2.0]
 
 

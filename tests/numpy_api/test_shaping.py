@@ -161,8 +161,10 @@ def test_orders_follow_the_layout():
             expected[np.ravel(positions, order).astype(int)] = w
             np.testing.assert_array_equal(plain(t.grad).ravel(), expected)
             t.grad = None
-            for copy, reference in ((t.copy(order), x.copy(order)), (np.copy(t, order), np.copy(x, order))):
+            for copy, reference in ((t.copy(order), x.copy(order)), (t.copy(order.lower()), x.copy(order)), (np.copy(t, order), np.copy(x, order))):
                 assert copy._v.strides == reference.strides
+        with pytest.raises(ValueError, match="order must be one of"):
+            t.copy("Z")
         for function in (np.ascontiguousarray, np.asfortranarray):
             one, reference = function(t, like=t), function(x)
             assert one._v.strides == reference.strides and (one is t) is (reference is x)

@@ -170,6 +170,11 @@ def test_axes_and_metrics_that_are_others():
         mirrored.spatial.distance.cdist(tg.tensor(A), B, euclidean)
     named = mirrored.spatial.distance.cdist(tg.tensor(A), B, scipy.spatial.distance.cityblock)
     np.testing.assert_allclose(named.numpy(), scipy.spatial.distance.cdist(A, B, "cityblock"))
+    for dtype in (np.uint8, bool):
+        points, others = np.array([[0, 1], [3, 1]], dtype), np.array([[2, 0]], dtype)
+        for metric in ("euclidean", "chebyshev"):
+            found = mirrored.spatial.distance.cdist(tg.tensor(points), others, metric)
+            np.testing.assert_array_equal(found.numpy(), scipy.spatial.distance.cdist(points, others, metric))
     with pytest.raises(ValueError, match="p must not be 0"):
         mirrored.spatial.distance.pdist(tg.tensor(A), "minkowski", p=0)
 

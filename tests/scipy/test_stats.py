@@ -421,6 +421,11 @@ def test_tails_at_infinity(name):
             assert not np.any(slopes), (how, end)
 
 
+def test_density_of_rayleigh_at_infinity():
+    for how, expected in (("pdf", (0.0, 0.0)), ("logpdf", (-np.inf, np.inf))):
+        assert tg.value_and_grad(lambda scale, how=how: getattr(mirrored.rayleigh, how)(np.inf, scale=scale))(2.0) == expected
+
+
 @pytest.mark.parametrize("name, shapes", [("cauchy", ()), ("skewnorm", (1.4,)), ("vonmises", (1.4,))])
 def test_quantiles_that_are_hardly_ever_exceeded(name, shapes):
     q = np.array([1e-12, 1e-20, 1e-30])

@@ -117,11 +117,10 @@ def copied(x, order="C"):
     """A copy that is stored by rows ("C"), by columns ("F"), by columns if `x` is and else by rows ("A"), or in the order of `x` ("K"), as in NumPy."""
     x = lift(x)
     array = np.asarray(x._v)
-    if order == "A":
-        order = "F" if array.flags.fnc else "C"
-    if order == "F":
+    wanted = np.empty_like(array, order=order).flags
+    if wanted.fnc:
         return transpose(copied(transpose(x)))
-    return clone(reshape(reshape(x, (-1,)), x.shape) if order == "C" and in_another_order(array) else x)
+    return clone(reshape(reshape(x, (-1,)), x.shape) if wanted.c_contiguous and in_another_order(array) else x)
 
 
 def squeeze(x: TensorLike, axis: Axis = None, *, dim: Axis = None) -> Tensor:

@@ -127,7 +127,7 @@ pareto = _function_of(
 )  # fmt: skip
 rayleigh = _function_of(
     expon, "rayleigh", to=lambda y: 0.5 * (y * y), back=lambda z: np.sqrt(2.0 * z), ends=(0.0, np.inf),
-    density=lambda y: np.log(y) - 0.5 * (y * y),
+    density=lambda y: np.minimum(np.log(y), 710.0) - 0.5 * (y * y),  # -inf at inf
 )  # fmt: skip
 
 

@@ -279,7 +279,7 @@ def save(obj: Any, f: str | os.PathLike[str] | BinaryIO) -> None:
     3
     """
     leaves, structure = flatten(obj)
-    kinds = [[type(leaf).__name__, leaf.requires_grad] if isinstance(leaf, Differentiable) else None for leaf in leaves]
+    kinds = [[type(leaf).__name__, leaf.requires_grad] if isinstance(leaf, Differentiable) else isinstance(leaf, np.generic) or None for leaf in leaves]
     arrays: list[Any] = []
     values = [np.asarray(leaf.detach()) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
     write(packed({"data": encoded(unflatten(structure, values), arrays), "kinds": kinds}, arrays, _DATA), f)
@@ -324,8 +324,8 @@ def load(f: str | os.PathLike[str] | BinaryIO, max_bytes: int = MAX_BYTES) -> An
 
 
 def _made(leaf, kind):
-    if kind is None:
-        return leaf
+    if kind is None or kind is True:
+        return leaf[()] if kind else leaf  # a number of NumPy's, or as it is
     need(isinstance(leaf, np.ndarray) and kind[0] in _KINDS and type(kind[1]) is bool, "a tensor of an unknown kind")
     value = leaf if leaf.shape or leaf.dtype.char != "d" else float(leaf)
     return rebuilt(_KINDS[kind[0]], value, kind[1], None)
