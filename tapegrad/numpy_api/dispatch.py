@@ -55,12 +55,12 @@ def taking_lists(function):
     def call(*args, **kwargs):
         for a in (*args, *kwargs.values()) if kwargs else args:
             if (a.__class__ is list or a.__class__ is tuple) and not _all_plain(map(type, a)):
+                names = () if isinstance(function, np.ufunc) else parameters(function)
                 args = [_stacked(a, names[k] if k < len(names) else "") for k, a in enumerate(args)]
                 kwargs = {name: _stacked(a, name) for name, a in kwargs.items()}
                 break
         return function(*args, **kwargs)
 
-    names = () if isinstance(function, np.ufunc) else parameters(function)
     return call
 
 
