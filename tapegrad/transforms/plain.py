@@ -141,7 +141,7 @@ class _EagerCall:
     def _variable(self, value):
         """A tensor with a copy of `value` that lies on the tape."""
         if value.__class__ is not float:
-            value = normalise(np.copy(value))
+            value = normalise(value.copy("K"))
         t = constant(Tensor, value)
         if value.__class__ is not float:
             t._m = meta_of(value)
