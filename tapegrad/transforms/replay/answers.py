@@ -124,21 +124,22 @@ def is_input(mark):
     return mark[0] == "f" or len(mark) == 3 and isinstance(mark[-1], bool)
 
 
-def is_reordered(mark):
-    """Whether a leaf with this mark is an array in another order than C."""
-    return len(mark) == 3 and REORDERED in mark[1]
-
-
 def in_memory(leaf):
-    """In what order the axes of an array that is not C-contiguous lie in memory, as its mark says it."""
+    """The order in which the axes of an array that is not C-contiguous lie in memory, as its mark says it."""
     return REORDERED + ",".join(map(str, by_rows(leaf)[1]))
+
+
+def order_of(mark):
+    """What a mark says of the order in memory: nothing of that of C."""
+    return "".join(mark[1].partition(REORDERED)[1:]) if len(mark) == 3 else ""
 
 
 def _laid_out(value, mark):
     """A copy of an input in the order in memory that the argument has."""
-    if not is_reordered(mark):
+    order = order_of(mark)
+    if not order:
         return np.array(value)
-    axes = [int(axis) for axis in mark[1].partition(REORDERED)[2].split(",")]
+    axes = [int(axis) for axis in order[1:].split(",")]
     return value.transpose(axes).copy().transpose(np.argsort(axes))
 
 

@@ -40,20 +40,7 @@ from ...common.exact import exact
 from ...common.tree import LEAF, REGISTERED, Static, Structure, flatten, has_fields, unflatten
 from ...interpreter.native import data_address
 from ...program import enter as E
-from .answers import (
-    MISS,
-    REORDERED,
-    CallPlan,
-    GatherLeaf,
-    MapLeaf,
-    Miss,
-    OutputLeaf,
-    in_memory,
-    inner,
-    is_input,
-    is_reordered,
-    written,
-)
+from .answers import MISS, CallPlan, GatherLeaf, MapLeaf, Miss, OutputLeaf, in_memory, inner, is_input, order_of, written
 
 #: Types whose equal values are the same to every function; -0.0 and 0.0, and what contains floats, are not.
 _EXACT = (int, bool, str, bytes, type(None))
@@ -208,7 +195,7 @@ class CallSite:
             return
         values = f"{name}.values()" if kind is dict else name
         attributes = has_fields(kind)
-        plain = all(p.kind is None for p in parts) and all(is_input(m) and not is_reordered(m) for m in marks)
+        plain = all(p.kind is None for p in parts) and all(is_input(m) and not order_of(m) for m in marks)
         if plain and not attributes:
             self._pieces.append(f"*{values}")
             return
@@ -257,9 +244,8 @@ class CallSite:
 
     def _leaf(self, name, mark):
         if is_input(mark):
-            if is_reordered(mark):
+            if order := order_of(mark):
                 # In the order of C it is another kind of argument.
-                order = mark[1][mark[1].index(REORDERED) :]
                 self._miss(f"type({name}) is not ndarray or {name}.flags.c_contiguous or {self._name('in_memory', in_memory)}({name}) != {order!r}")
                 self._lines.append(f"{name} = {name}.copy()")
             self._pieces.append(name)
