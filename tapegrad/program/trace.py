@@ -173,7 +173,8 @@ class Trace:
         """A live tensor that stands for an argument; its slot is a leaf."""
         t = self._leaf(value)
         self.input_slots.append(t._i)
-        self.input_metas.append(meta_of(t._v))
+        # Replays are given it row by row.
+        self.input_metas.append(meta_of(np.ascontiguousarray(t._v) if np.ndim(t._v) else t._v))
         self.input_values.append(t._v)
         return t
 
