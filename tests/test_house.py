@@ -163,3 +163,7 @@ def test_ci_finds_the_files_that_need_another_library():
     for name, text in texts.items():
         if of_others & {*re.findall(r"^from (tests[\w.]*) import", text, re.MULTILINE)} or asking.search(text):
             assert found.search(text), name
+
+
+def test_nothing_was_left_beside_the_package():
+    assert [path.name for path in ROOT.glob("*.py")] == []

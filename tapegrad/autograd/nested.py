@@ -274,7 +274,7 @@ class TensorWalk:
     def push(self, tangents, lanes=None, symmetric=False):
         """As of an `Evaluation`; of the gradient of a number (`symmetric`) the same is pulled where that is less work."""
         outputs, bases = self.results, [below(t) for t in self.results]
-        tangents = [t if t is None or isinstance(t, Differentiable) else normalise(np.asarray(t)) for t in map(operand, tangents)]
+        tangents = [t if t is None or isinstance(t, Differentiable) else normalise(np.asarray(t, order="C")) for t in map(operand, tangents)]
         ends = lanes != 0 and self._ends(tangents)
         if ends and symmetric and lanes is None and not self._may_contradict():
             return self._pulled_numbers(tangents)

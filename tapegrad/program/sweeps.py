@@ -291,7 +291,7 @@ class StoreWalk(NumberWalk):
 def _seeds(ports, seeds, lanes):
     """Seeds as arrays (directions, *shape): None is zero."""
     count = lanes or 1
-    seeds = [np.zeros((count, *p.shape), p.char) if s is None else np.asarray(s) for p, s in zip(ports, seeds)]
+    seeds = [np.zeros((count, *p.shape), p.char) if s is None else np.asarray(s, order="C") for p, s in zip(ports, seeds)]
     return [s.reshape(count, *p.shape) for p, s in zip(ports, seeds)]
 
 

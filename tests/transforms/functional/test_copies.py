@@ -53,3 +53,22 @@ def test_copies_differentiate_the_same_function():
         np.testing.assert_array_equal(model.gradient(x), 2.0 * x)
     with pytest.raises((pickle.PicklingError, AttributeError)):
         pickle.dumps(tg.grad(lambda x: x))
+
+
+def test_directions_in_any_order_in_memory():
+    weights, x, v = np.arange(1.0, 7.0).reshape(2, 3), np.arange(1.0, 7.0).reshape(2, 3) / 3.0, np.cos(np.arange(6.0)).reshape(2, 3)
+
+    def g(x):
+        return x**3 * weights
+
+    def f(x):
+        return np.sum(g(x))
+
+    first, second = 3.0 * x**2 * weights * v, 6.0 * x * weights * v
+    for direction in (np.asfortranarray(v), v[:, ::-1].copy()[:, ::-1], np.repeat(v, 2, axis=1)[:, ::2]):
+        for point in (x, np.asfortranarray(x)):
+            for found in (tg.hvp(f)(point, direction), tg.jit(tg.hvp(f))(point, direction), tg.jvp(tg.grad(f), (point,), (direction,))[1],
+                          tg.vjp(tg.grad(f), point)[1](direction), tg.vmap(lambda d: tg.hvp(f)(point, d))(np.asfortranarray([v, direction]))[1]):  # noqa: B023  # fmt: skip
+                np.testing.assert_allclose(found[0] if isinstance(found, tuple) else found, second, rtol=1e-14)
+            for found in (tg.vjp(g, point)[1](direction), tg.jvp(g, (point,), (direction,))[1]):
+                np.testing.assert_allclose(found[0] if isinstance(found, tuple) else found, first, rtol=1e-14)
